@@ -1,0 +1,1 @@
+"""What is known about models, hardware, quantizations, runtimes and networks, with sources."""

@@ -1,0 +1,1 @@
+"""The crowd: personas in closed loops, written once, run in any world."""

@@ -1,0 +1,26 @@
+"""What can go wrong in a way that a user can mend: one line, one exit code, no traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Shown as one line on stderr. `exit_code` follows the contract (2: wrong input)."""
+
+    exit_code = 2
+
+
+class TargetError(UserError):
+    """The target could not be reached, or refused us."""
+
+    exit_code = 3
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
+    """A `UserError` for a name that does not exist, with the nearest ones that do."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.4) or names[:8]
+    offer = f"; did you mean {', '.join(near)}?" if near else ""
+    return UserError(f"unknown {what} {name!r}{offer}{hint}")

@@ -1,0 +1,1 @@
+"""Whole experiments as plain functions over the rooms below."""

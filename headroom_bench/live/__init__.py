@@ -1,0 +1,1 @@
+"""The live world: the wall clock, sockets, server dialects."""

@@ -1,0 +1,1 @@
+"""What a reader sees: summaries, tables, pages."""

@@ -1,0 +1,1 @@
+"""The simulated world: the same crowd in virtual time."""
