@@ -1,0 +1,185 @@
+"""From a table of plain facts to frozen records, and from what a user types to one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headroom_bench.errors import UserError, unknown_name
+
+T = TypeVar("T")
+Facts = Mapping[str, Any]
+"""An open table of facts that no equation reads."""
+
+_REQUIRED = dataclasses.MISSING
+
+
+@functools.cache
+def read_data(file: str) -> dict[str, Any]:
+    """One of the package's own data files, parsed once."""
+    text = resources.files("headroom_bench.catalog").joinpath("data", file).read_text("utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A user's own entry. Raises `UserError` where the file cannot be read as TOML."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as TOML: {error}") from None
+
+
+def build(cls: type[T], facts: Facts, where: str) -> T:
+    """The record `cls` made of `facts`.
+
+    Raises `UserError`, naming `where` and the field, for a field that is unknown, missing, of the
+    wrong type, negative or not finite.
+    """
+    converters: dict[str, tuple[_Converter, bool]] = _converters(cls)  # type: ignore[arg-type]
+    values = {}
+    for name, value in facts.items():
+        if name not in converters:
+            raise unknown_name(f"field in {where}:", name, converters)
+        values[name] = converters[name][0](value, f"{where}: {name}")
+    for name, (_, required) in converters.items():
+        if required and name not in values:
+            raise UserError(f"{where}: field {name} is missing; add it")
+    return cls(**values)
+
+
+_Converter = Callable[[Any, str], Any]
+
+
+@functools.cache
+def _converters(cls: type[Any]) -> dict[str, tuple[_Converter, bool]]:
+    hints = typing.get_type_hints(cls)
+    return {
+        f.name: (
+            _converter(hints[f.name]),
+            f.default is _REQUIRED and f.default_factory is _REQUIRED,
+        )
+        for f in dataclasses.fields(cls)
+    }
+
+
+def _converter(hint: Any) -> _Converter:
+    if isinstance(hint, types.UnionType):
+        return _converter(next(arg for arg in typing.get_args(hint) if arg is not type(None)))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return functools.partial(_nested, hint)
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        return functools.partial(_items, _converter(typing.get_args(hint)[0]))
+    return {int: _whole, float: _number, str: _text, bool: _flag}.get(hint, _table)
+
+
+def _nested(cls: type[Any], value: Any, where: str) -> Any:
+    return build(cls, _table(value, where), where)
+
+
+def _items(converter: _Converter, value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise UserError(f"{where} must be a list, not {value!r}")
+    return tuple(converter(item, where) for item in value)
+
+
+def _whole(value: Any, where: str) -> int:
+    if type(value) is not int or value < 0:
+        raise UserError(f"{where} must be a whole number of 0 or more, not {value!r}")
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise UserError(f"{where} must be a number of 0 or more, not {value!r}")
+    return float(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{where} must be text, not {value!r}")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UserError(f"{where} must be true or false, not {value!r}")
+    return value
+
+
+def _table(value: Any, where: str) -> Facts:
+    if not isinstance(value, dict):
+        raise UserError(f"{where} must be a table, not {value!r}")
+    return value
+
+
+def require_positive(entry: Any, where: str, *fields: str) -> None:
+    """Raises `UserError` where one of the numeric fields is zero."""
+    for field in fields:
+        if not getattr(entry, field) > 0:
+            raise UserError(f"{where}: {field} must be above 0")
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+_VENDOR_WORDS = re.compile(r"\b(nvidia|geforce|amd|apple|intel|meta)\b")
+_CHAT_SUFFIX = re.compile(r"(instruct|chat|it|gguf)$")
+
+
+def squash(name: str) -> str:
+    """A name without case, punctuation, spaces, vendor words and the `owner/` in front."""
+    short = name.lower().strip().rsplit("/", 1)[-1]
+    plain = re.sub(r"[^a-z0-9]", "", _VENDOR_WORDS.sub("", short))
+    return plain or re.sub(r"[^a-z0-9]", "", short)
+
+
+def slug(name: str) -> str:
+    """The form that is offered to a user: lower case, words joined by hyphens."""
+    return re.sub(r"[^a-z0-9.+_]+", "-", name.lower()).strip("-")
+
+
+class Names:
+    """Finds one entry by any of its names, or by a part of a name that only one entry has."""
+
+    def __init__(self, what: str, names: Mapping[str, Iterable[str]]) -> None:
+        """`names`: for each entry's id the other names that it goes by."""
+        self._what = what
+        self._exact: dict[str, str] = {}
+        stripped: dict[str, str] = {}
+        for key, others in names.items():
+            for name in (key, *others):
+                plain = squash(name)
+                self._exact.setdefault(plain, key)
+                stripped.setdefault(_CHAT_SUFFIX.sub("", plain), key)
+        self._exact = {**stripped, **self._exact}
+        self._ids = list(names)
+
+    def find(self, name: str) -> str:
+        """The id of the entry meant. Raises `UserError` for no entry or several."""
+        wanted = squash(name)
+        for form in (wanted, _CHAT_SUFFIX.sub("", wanted)):
+            if form in self._exact:
+                return self._exact[form]
+        fits = {key for plain, key in self._exact.items() if len(wanted) > 1 and wanted in plain}
+        if len(fits) == 1:
+            return fits.pop()
+        if fits:
+            offer = ", ".join(sorted(fits)[:8])
+            raise UserError(f"{self._what} {name!r} fits several; name one of {offer}")
+        raise unknown_name(self._what, name, self._ids)
+
+
+def is_own_entry(name: str) -> bool:
+    """Whether what a user typed is the path of an existing TOML file."""
+    return name.endswith(".toml") and Path(name).is_file()
