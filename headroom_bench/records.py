@@ -109,6 +109,8 @@ class JournalRecord:
     """Which life of the server: rises when its clock and task ids start again."""
     slot: int
     task: int
+    t_launch_s: float | None = None
+    """Server clock at which a slot took the request up: its wait in the queue ended."""
     t_server_s: float | None = None
     """Server clock (seconds since its start) at the end of the record."""
     t_wall: float | None = None
@@ -129,6 +131,29 @@ class JournalRecord:
     request_id: str | None = None
     join_method: Literal["exact", "window", "none"] = "none"
     ambiguous: bool = False
+
+    def as_row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSample:
+    """One in-flight line of the server's journal: how a request's answer is getting on."""
+
+    source: str
+    instance: int
+    slot: int
+    task: int
+    gen_tokens: int
+    """Tokens generated so far."""
+    t_server_s: float | None = None
+    """Server clock (seconds since its start) of the line."""
+    t_wall: float | None = None
+    """Unix time of the line, where the source tells it."""
+    tok_s: float | None = None
+    """Tokens a second since the answer began."""
+    tok_s_3s: float | None = None
+    """Tokens a second since the previous such line (at least 3 s)."""
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)
