@@ -1,0 +1,126 @@
+"""A journal followed in the background while a run goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+from headroom_bench.journal.llamacpp import Entry, LlamaCppParser
+from headroom_bench.journal.sources import follow_file
+from headroom_bench.records import JournalRecord, JournalSample
+
+
+class JournalTail:
+    """Follows a llama.cpp log file in a daemon thread from `start()` to `stop()`.
+
+    `t_wall` of what it gives is the Unix time at which the line was read: late by up to `poll_s`.
+    `on_record` is called in that thread, once a record.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        source_name: str,
+        *,
+        from_end: bool = True,
+        on_record: Callable[[JournalRecord], None] | None = None,
+        poll_s: float = 0.1,
+    ) -> None:
+        self._path = path
+        self._from_end = from_end
+        self._on_record = on_record
+        self._poll_s = poll_s
+        self._parser = LlamaCppParser(source_name)
+        self._records: list[JournalRecord] = []
+        self._samples: list[JournalSample] = []
+        self._done = 0
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._failure = _Failure()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Opens the file, marks its end, and follows from there on (or from its beginning).
+
+        Raises `UserError` when the file is missing or unreadable.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this journal is already followed")
+        lines = follow_file(
+            self._path, from_end=self._from_end, stop=self._stop, poll_s=self._poll_s
+        )
+        self._thread = threading.Thread(
+            target=self._run, args=(lines,), name="journal-tail", daemon=True
+        )
+        self._thread.start()
+
+    def stop(
+        self, *, expected: int | None = None, settle_s: float = 2.0
+    ) -> tuple[list[JournalRecord], list[JournalSample]]:
+        """Waits for the server's log to catch up, ends the thread, gives all that was collected.
+
+        It waits until `expected` records with outcome 'done' have come, at most `settle_s`
+        seconds (all of them without `expected`). Tasks still open come out as 'partial'.
+
+        Raises what went wrong in the thread: `UserError` from the file, or the callback's error.
+        """
+        if self._thread is None:
+            raise RuntimeError("this journal was not started")
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_settled(expected), timeout=settle_s)
+        self._stop.set()
+        self._thread.join()
+        if self._failure.error is not None:
+            raise self._failure.error
+        return list(self._records), list(self._samples)
+
+    def snapshot(self) -> tuple[list[JournalRecord], list[JournalSample]]:
+        """What has been collected so far."""
+        with self._changed:
+            return list(self._records), list(self._samples)
+
+    def _is_settled(self, expected: int | None) -> bool:
+        enough = expected is not None and self._done >= expected
+        return enough or self._failure.error is not None
+
+    def _run(self, lines: Iterator[str]) -> None:
+        with self._failure:
+            for line in lines:
+                self._keep(self._parser.feed(line, time.time()))
+            self._keep(self._parser.close())
+        with self._changed:
+            self._changed.notify_all()
+
+    def _keep(self, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        records = [entry for entry in entries if isinstance(entry, JournalRecord)]
+        with self._changed:
+            self._records += records
+            self._samples += [entry for entry in entries if isinstance(entry, JournalSample)]
+            self._done += sum(record.outcome == "done" for record in records)
+            self._changed.notify_all()
+        if self._on_record is not None:
+            for record in records:
+                self._on_record(record)
+
+
+class _Failure:
+    """Keeps what went wrong in a thread until it can be raised in another."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self.error = error
+        return True
