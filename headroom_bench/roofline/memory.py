@@ -1,0 +1,83 @@
+"""What has to be in memory, and whether it fits. GB are 10^9 bytes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headroom_bench.roofline.deployment import Deployment
+
+OVERHEAD_GB = 0.8
+"""Framework and device context (Methodology page, section 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A deployment's memory."""
+
+    weights_gb: float
+    kv_gb: float
+    overhead_gb: float
+    usable_gb: float
+    max_context_tokens: int
+    """The longest context a sequence with all slots in use; capped at the model's own limit."""
+    max_users: int
+    """Sequences with the deployment's context each."""
+
+    @property
+    def total_gb(self) -> float:
+        """Weights, cache and overhead."""
+        return self.weights_gb + self.kv_gb + self.overhead_gb
+
+    @property
+    def fits(self) -> bool:
+        """Whether it all fits into the usable memory."""
+        return self.total_gb <= self.usable_gb
+
+
+def weights_gb(params_b: float, bits_per_weight: float) -> float:
+    """Weights of `params_b` 10^9 parameters: P bits / 8 (Methodology page, section 1)."""
+    return params_b * bits_per_weight / 8
+
+
+def kv_gb(deployment: Deployment, slots: int, ctx: int) -> float:
+    """Cache of `slots` sequences of `ctx` tokens each, and their recurrent states.
+
+    Window layers keep the window and one ubatch, as llama.cpp allocates them.
+    """
+    return slots * _per_slot_bytes(deployment, ctx) / 1e9
+
+
+def fit(deployment: Deployment) -> Fit:
+    """Whether a deployment fits. Raises `UserError` for a model of unknown shape."""
+    weights = deployment.weights().total / 1e9
+    free = deployment.hardware.usable_memory_gb - weights - OVERHEAD_GB
+    each = kv_gb(deployment, 1, deployment.ctx)
+    return Fit(
+        weights_gb=weights,
+        kv_gb=kv_gb(deployment, deployment.slots, deployment.ctx),
+        overhead_gb=OVERHEAD_GB,
+        usable_gb=deployment.hardware.usable_memory_gb,
+        max_context_tokens=_longest_context(deployment, free / deployment.slots),
+        max_users=max(math.floor(free / each), 0) if each else 0,
+    )
+
+
+def _per_slot_bytes(deployment: Deployment, ctx: int) -> float:
+    kv = deployment.kv()
+    inside = min(ctx, (kv.window_tokens or 0) + deployment.ubatch)
+    return kv.full * ctx + kv.window * inside + kv.state
+
+
+def _longest_context(deployment: Deployment, room_gb: float) -> int:
+    limit = deployment.model.max_context or 1 << 24
+    if _per_slot_bytes(deployment, limit) <= room_gb * 1e9:
+        return limit
+    low, high = 0, limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _per_slot_bytes(deployment, middle) <= room_gb * 1e9:
+            low = middle
+        else:
+            high = middle
+    return low
