@@ -13,7 +13,7 @@ from bisect import insort
 from collections import OrderedDict
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,7 @@ class Box:
         self._at = -inf  # end of the latest pass
         self._passes = 0
         self._calls: list[_Call] = []  # by time, then in order of calling
+        self._cancels = 0  # among the calls
         self._queue: OrderedDict[int, Task] = OrderedDict()  # by task number
         self._slots = Slots(slots)
         self._reading: list[Task] = []
@@ -107,6 +108,8 @@ class Box:
         self._check_time(at)
         task = self._live.get(id)
         if task is not None:
+            task.hung_up = True
+            self._cancels += 1
             insort(self._calls, _Call(at, task, True), key=_call_at)
 
     def forget(self, id: str) -> None:  # noqa: A002
@@ -175,7 +178,7 @@ class Box:
         return self._over[id].served()
 
     def snapshot(self) -> Snapshot:
-        """Every slot, at the end of the latest pass."""
+        """Every slot, as the latest pass left it."""
         views = tuple(self._view(slot) for slot in self._slots.all())
         return Snapshot(self._now, views, len(self._slots.free), len(self._queue))
 
@@ -192,6 +195,7 @@ class Box:
         calls = self._calls
         while calls and calls[0].at <= self._at:
             _, task, cancels = calls.pop(0)
+            self._cancels -= cancels
             if task.outcome is not None:
                 continue
             if cancels:
@@ -360,23 +364,22 @@ class Box:
 
     # --- looking ahead past calls -------------------------------------------------------------
 
-    def _effect(self, call: _Call) -> str:
+    def _effect(self, call: _Call) -> Literal["event", "none", "unsure"]:
         """What a waiting call will bring if no earlier one changes the batch.
 
-        "event", "none" (neither an event nor another batch), or "unsure".
+        none: neither an event nor another batch.
         """
         task = call.task
         if task.outcome is not None:
             return "none"
         if not call.cancels:
-            if any(other.cancels and other.task is task for other in self._calls):
+            if task.hung_up:
                 return "unsure"
             return "event" if self._slots.free or task.prompt_tokens >= self._ctx else "none"
         if task.slot is None:
             return "none"
         # The slot goes to the next in the queue, if one is sure to be left there.
-        cancels = sum(other.cancels for other in self._calls)
-        return "event" if len(self._queue) >= cancels else "unsure"
+        return "event" if len(self._queue) >= self._cancels else "unsure"
 
     def _boundary_at(self, at: float) -> float:
         """Where a call made at `at` takes effect."""
@@ -386,8 +389,8 @@ class Box:
 
     def _ask_twin(self, at: float) -> float | None:
         """Let a copy of the box run: what follows a silent change of the batch is not planned."""
-        kept = (self._pricer, self._over)
+        kept = (self._pricer, self._over, *(slot.segments for slot in self._slots.all()))
         twin = copy.deepcopy(self, {id(thing): thing for thing in kept})
-        twin._over = {}
+        twin._over = {}  # the twin's own, for it will write there
         events = twin.advance(at)
         return events[0].at if events else twin.next_event_at()

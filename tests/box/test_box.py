@@ -266,3 +266,17 @@ def test_the_forgotten_are_gone_now_or_when_they_end() -> None:
     box.submit(request("a", ("text", 10)), at=9.0)  # the id is free again
     serve(box)
     assert box.served("a").outcome == "done"
+
+
+def test_a_forecast_sees_past_a_silent_cancel() -> None:
+    boxes = [Box(ToyPricer(), slots=2, ctx_per_slot=4000) for _ in range(2)]
+    for box in boxes:
+        box.submit(request("a", ("text", 10), max_tokens=100), at=0.0)
+        box.submit(request("b", ("else", 10), max_tokens=900), at=0.0)
+        box.advance(1.0)
+        box.cancel("a", at=1.0)
+    # Nobody waits for the slot: the next to be heard of is b, faster now that it is alone.
+    forecast = boxes[0].next_event_at()
+    assert boxes[1].advance(forecast) == [Event("finished", "b", forecast, 900, "done")]
+    assert boxes[0].snapshot().free == 0  # looking ahead changed nothing
+    assert boxes[0].advance(forecast)[-1].at == forecast
