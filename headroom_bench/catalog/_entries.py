@@ -134,12 +134,13 @@ def require_positive(entry: Any, where: str, *fields: str) -> None:
 # ---- names --------------------------------------------------------------------------------------
 
 _VENDOR_WORDS = re.compile(r"\b(nvidia|geforce|amd|apple|intel|meta)\b")
+_OWNER = re.compile(r"^[\w.-]+/")
 _CHAT_SUFFIX = re.compile(r"(instruct|chat|it|gguf)$")
 
 
 def squash(name: str) -> str:
     """A name without case, punctuation, spaces, vendor words and the `owner/` in front."""
-    short = name.lower().strip().rsplit("/", 1)[-1]
+    short = _OWNER.sub("", name.lower().strip())
     plain = re.sub(r"[^a-z0-9]", "", _VENDOR_WORDS.sub("", short))
     return plain or re.sub(r"[^a-z0-9]", "", short)
 

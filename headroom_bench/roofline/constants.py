@@ -105,7 +105,9 @@ _COMPUTE: _Table = {
     ("rdna4", "rocm"): _fit(0.47, "1", "kyr9700: Ministral 8B BF16 pp512"),
     ("rdna4", _ANY): _fit(0.14, "1", "kyr9700: Ministral 8B BF16 pp512 under Vulkan"),
     ("xe2", _ANY): _guess(0.10, "1", "kyb70: between its dense BF16 and MoE rows"),
-    ("cpu-2core", _ANY): _fit(0.60, "1", "SmolLM2-135M Q4_1 on two AVX2 cores, decode only"),
+    ("cpu-2core", _ANY): _fit(
+        0.45, "1", "SmolLM2-135M Q4_1 on two AVX2 cores: decode, short prompts"
+    ),
     (_ANY, "cpu"): _guess(0.50, "1", "half of the vector units' peak"),
     (_ANY, _ANY): _guess(0.35, "1", "middle of the fitted boxes"),
 }

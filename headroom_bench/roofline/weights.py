@@ -10,6 +10,7 @@ from headroom_bench.catalog import Model, Quant
 _Q6_K_BPW = 6.5625
 _Q8_0_BPW = 8.5
 _MXFP4_BPW = 4.25
+_F32_BPW = 32.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class WeightBytes:
 def role_bits(model: Model, quant: Quant) -> RoleBits:
     """Widths by role.
 
-    From `Quant.covers`. Two rules of llama.cpp's files come on top, both confirmed by published
-    file sizes: plain 4- and 5-bit files keep the output matrix at Q6_K (Q8_0 where the width is no
-    multiple of 256): Llama 2 7B at Q4_0 has 4.54 bits a weight, SmolLM2-135M at Q4_1 96.6 MB; and
-    gpt-oss keeps its published MXFP4 experts whatever the rest is stored in (59.02 GiB with Q8_0,
-    60.87 GiB with 16 bits for the 120B).
+    From `Quant.covers`. Three rules of llama.cpp's files come on top, confirmed by published file
+    sizes: plain 4- and 5-bit files keep the output matrix at Q6_K (Q8_0 where the width is no
+    multiple of 256; Llama 2 7B at Q4_0 has 4.54 bits a weight, SmolLM2-135M at Q4_1 96.6 MB);
+    routers stay at 32 bits (the Tuning article's Gemma 4 file); gpt-oss keeps its published MXFP4
+    experts whatever the rest is stored in (the 120B: 59.02 GiB with Q8_0, 60.87 with 16 bits).
     """
     width = quant.bits_per_weight
     tables = head = body = experts = router = width
@@ -63,6 +64,8 @@ def role_bits(model: Model, quant: Quant) -> RoleBits:
     elif quant.format == "gguf" and not quant.whole_file_bpw and 4 < width < _Q6_K_BPW:
         head = _Q8_0_BPW if model.hidden_size % 256 else _Q6_K_BPW
         tables = head if model.tied_embeddings else tables
+    if quant.format == "gguf":
+        router = _F32_BPW
     if model.native_quant.get("experts") == "MXFP4":
         experts = _MXFP4_BPW
     return RoleBits(tables, head, body, experts, router)
