@@ -7,11 +7,9 @@ import functools
 import json
 import math
 import re
-import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,19 +19,21 @@ T = TypeVar("T")
 Facts = Mapping[str, Any]
 """An open table of facts that no equation reads."""
 
+_DATA = Path(__file__).parent / "data"
 _REQUIRED = dataclasses.MISSING
 
 
 @functools.cache
 def read_data(file: str) -> dict[str, Any]:
     """One of the package's own data files, parsed once."""
-    text = resources.files("headroom_bench.catalog").joinpath("data", file).read_text("utf-8")
-    data: dict[str, Any] = json.loads(text)
+    data: dict[str, Any] = json.loads((_DATA / file).read_text("utf-8"))
     return data
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A user's own entry. Raises `UserError` where the file cannot be read as TOML."""
+    import tomllib  # few commands read a user's own file
+
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -15,8 +15,8 @@ PARTIAL = {"Muse Glimmer 30B"}
 
 def _counted_b(model: Model) -> float:
     """Computed total, with the image and audio towers that the published total includes."""
-    inside = (size for name, size in model.towers.items() if "not_in_total" not in name)
-    return model.params().total / 1e9 + sum(inside)
+    inside = sum(size for name, size in model.towers.items() if "not_in_total" not in name)
+    return model.params().total / 1e9 + float(inside)
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.id)
@@ -100,8 +100,8 @@ def test_attention_flops_follow_the_heads() -> None:
 
 
 def test_every_entry_has_a_source_and_sane_figures() -> None:
-    for entry in (*models(), *hardware(), *quants(), *runtimes(), *networks()):
-        assert entry.source, entry.name
+    for kind in (models(), hardware(), quants(), runtimes(), networks()):
+        assert all(entry.source for entry in kind)
     for box in hardware():
         assert 0 < box.usable_memory_gb <= box.memory_gb
         assert box.bandwidth_gb_s > 0 < box.tflops_dense.fp16_bf16

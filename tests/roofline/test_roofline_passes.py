@@ -25,6 +25,7 @@ CASES = {
     "compressed": ("DeepSeek-V4-Flash", "m3-ultra-512", "MXFP8", "mlx"),
 }
 cases = st.sampled_from(sorted(CASES))
+unhurried = settings(deadline=None, max_examples=60)
 
 
 @functools.cache
@@ -48,6 +49,7 @@ contexts = st.lists(st.integers(0, 60_000), min_size=1, max_size=200)
 chunk = st.builds(Chunk, st.integers(1, 3000), st.integers(0, 60_000))
 
 
+@unhurried
 @given(cases, contexts, st.integers(1, 200))
 def test_one_by_one_and_all_at_once_agree(case: str, seqs: list[int], k: int) -> None:
     batch = batch_of(case, seqs)
@@ -66,6 +68,7 @@ def test_one_by_one_and_all_at_once_agree(case: str, seqs: list[int], k: int) ->
     np.testing.assert_allclose(at_once, one_by_one, rtol=1e-12)
 
 
+@unhurried
 @given(cases, contexts, st.integers(0, 60_000), st.lists(chunk, max_size=3))
 def test_more_work_never_takes_less_time(
     case: str, seqs: list[int], more: int, chunks: list[Chunk]
@@ -83,6 +86,7 @@ def test_more_work_never_takes_less_time(
         assert price(batch_of(case, seqs, (deeper, *chunks[1:]))) >= before - slack
 
 
+@unhurried
 @given(cases, contexts, st.lists(chunk, max_size=3))
 def test_the_breakdown_adds_up(case: str, seqs: list[int], chunks: list[Chunk]) -> None:
     batch = batch_of(case, seqs, tuple(chunks))
@@ -185,7 +189,7 @@ def test_backends_are_what_a_box_runs() -> None:
         assert default_backend(find_hardware(box), runtime) == backend
 
 
-@settings(max_examples=20)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(1, 5000))
 def test_the_table_grows_to_any_number_of_sequences(n: int) -> None:
     fresh = Deployment.named(model="gpt-oss-20b", hardware="rtx-5090", quant="MXFP4").pricer()
