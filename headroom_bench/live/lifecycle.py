@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +21,7 @@ from typing import Self
 import httpx
 
 from headroom_bench.errors import TargetError, UserError, unknown_name
+from headroom_bench.target import StartSpec
 
 POLL_S = 0.1
 """Between two looks at a server's health."""
@@ -31,19 +31,6 @@ STOP_GRACE_S = 10.0
 _TAIL_LINES = 20
 _TAIL_BYTES = 16_384
 _GUARD = Path(__file__).with_name("guard.py")
-
-
-@dataclass(frozen=True)
-class StartSpec:
-    """How to start and stop a server: a target's `[start]`, its placeholders filled."""
-
-    command: tuple[str, ...]
-    """Stays in the foreground and serves; one that puts itself in the background is refused."""
-    health: str
-    """A path on the target (`/health`) or a whole URL; it answers 200 once requests may come."""
-    stop: tuple[str, ...] | None = None
-    """A command that makes the server end; without one it gets SIGTERM."""
-    ready_timeout_s: float = 120.0
 
 
 class StartError(TargetError):

@@ -18,7 +18,8 @@ import pytest
 
 from headroom_bench.errors import TargetError, UserError
 from headroom_bench.live import lifecycle, llamacpp_server
-from headroom_bench.live.lifecycle import ManagedServer, StartError, StartSpec, fill, free_port
+from headroom_bench.live.lifecycle import ManagedServer, StartError, fill, free_port
+from headroom_bench.target import StartSpec
 
 ROOT = Path(__file__).parents[2]
 
@@ -266,7 +267,8 @@ async def test_a_log_that_cannot_be_written_is_one_line(port: int, tmp_path: Pat
 BENCHMARK = """
 import asyncio, signal, sys
 from pathlib import Path
-from headroom_bench.live.lifecycle import ManagedServer, StartSpec
+from headroom_bench.live.lifecycle import ManagedServer
+from headroom_bench.target import StartSpec
 async def main():
     command = (sys.executable, "-c", *sys.argv[3:])
     spec = StartSpec(command, "/health", ready_timeout_s=20)

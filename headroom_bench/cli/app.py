@@ -1,0 +1,97 @@
+"""The command line as a whole. Commands import what they need when they run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from headroom_bench import __version__
+from headroom_bench.cli import fetch_model_command, mock_command, run_command, simulate_command
+from headroom_bench.errors import UserError
+
+app = typer.Typer(
+    name="headroom-bench",
+    help="How many people can your language-model server serve before the answers get bad?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run_command.run)
+app.command("simulate")(simulate_command.simulate)
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+app.command("mock", context_settings=_PASS_ON)(mock_command.mock)
+app.command("fetch-model")(fetch_model_command.fetch_model)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headroom-bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def run_app(arguments: list[str]) -> int:
+    """Runs one command line; returns its exit code."""
+    debug = "--debug" in arguments
+    words = [word for word in arguments if word != "--debug"]
+    try:
+        code = app(args=words, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except UserError as why:
+        if debug:
+            traceback.print_exc()
+        detail = getattr(why, "detail", "")
+        if detail:
+            print(detail, file=sys.stderr)
+        print(f"headroom-bench: {_one_line(str(why))}", file=sys.stderr)
+        return why.exit_code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except typer.Exit as end:
+        return end.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        print("headroom-bench: interrupted", file=sys.stderr)
+        return 4
+    except Exception as why:
+        if _is_usage(why):
+            print(f"headroom-bench: {_one_line(_usage_message(why))}", file=sys.stderr)
+            return 2
+        if debug:
+            raise
+        told = _one_line(f"{type(why).__name__}: {why}")
+        print(
+            f"headroom-bench: a fault of ours, please report it (--debug shows where): {told}",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _is_usage(why: Exception) -> bool:
+    """Whether the parser under typer found the words wrong; it comes vendored or apart."""
+    return any(kind.__name__ == "UsageError" for kind in type(why).__mro__)
+
+
+def _usage_message(why: Exception) -> str:
+    told = getattr(why, "format_message", None)
+    return str(told()) if callable(told) else str(why)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,181 @@
+"""Options that several commands share, and how their words become values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headroom_bench.crowd.crowd import Crowd, crowd_of, load_crowd, plain_crowd
+from headroom_bench.crowd.persona import probe_persona
+from headroom_bench.errors import UserError
+from headroom_bench.target import Target, load_target, with_overrides
+from headroom_bench.units import parse_duration_s, parse_size
+
+DEFAULT_CROWD = "demo"
+DEFAULT_DURATION_S = 30.0
+
+TargetName = Annotated[
+    str, typer.Argument(help="A name in targets/, a .toml file, a URL, or mock.", metavar="TARGET")
+]
+CrowdName = Annotated[
+    str | None, typer.Option("--crowd", help="A shipped crowd or a .toml file.", metavar="FILE")
+]
+Personas = Annotated[
+    list[str] | None,
+    typer.Option("--persona", help="Instead of a crowd; may be repeated.", metavar="NAME:N"),
+]
+Users = Annotated[
+    int | None, typer.Option("--users", help="Plain crowd: so many users without think time.")
+]
+PromptTokens = Annotated[
+    str | None, typer.Option("--prompt-tokens", help="Plain crowd: tokens of every prompt.")
+]
+OutputTokens = Annotated[
+    str | None, typer.Option("--output-tokens", help="Plain crowd: tokens of every answer.")
+]
+Think = Annotated[
+    str | None, typer.Option("--think", help="Plain crowd: pause between requests (5s).")
+]
+Duration = Annotated[
+    str | None, typer.Option("--duration", help="How long, in life time (30s, 5m). Default 30s.")
+]
+Requests = Annotated[
+    int | None, typer.Option("--requests", help="End after so many requests.", min=1)
+]
+Warmup = Annotated[
+    str | None, typer.Option("--warmup", help="Leave the first stretch out of the figures.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Another crowd of the same kind.", min=0)]
+Out = Annotated[Path, typer.Option("--out", help="Where run folders are made.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+Model = Annotated[str | None, typer.Option("--model", help="The model's name at the server.")]
+Dialect = Annotated[str | None, typer.Option("--dialect", help="How the server speaks.")]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option("--api-key-env", help="The environment variable with the API key.", metavar="VAR"),
+]
+Hardware = Annotated[str | None, typer.Option("--hardware", help="Box, for the prediction.")]
+Quant = Annotated[str | None, typer.Option("--quant", help="Quantization, for the prediction.")]
+Runtime = Annotated[str | None, typer.Option("--runtime", help="Runtime, for the prediction.")]
+Backend = Annotated[str | None, typer.Option("--backend", help="Backend (cuda, vulkan, cpu…).")]
+Slots = Annotated[int | None, typer.Option("--slots", help="Parallel slots of the box.", min=1)]
+Ctx = Annotated[
+    str | None, typer.Option("--ctx", help="Context of the whole server, tokens (32k).")
+]
+KvK = Annotated[str | None, typer.Option("--kv-k", help="Type of the K cache (f16, q8_0).")]
+KvV = Annotated[str | None, typer.Option("--kv-v", help="Type of the V cache.")]
+Ubatch = Annotated[
+    int | None, typer.Option("--ubatch", help="Prompt tokens per run over the weights.", min=1)
+]
+KvUnified = Annotated[
+    bool | None, typer.Option("--kv-unified/--kv-split", help="One cache for all slots.")
+]
+
+
+def resolve_target(
+    name: str,
+    *,
+    model: str | None,
+    dialect: str | None = None,
+    api_key_env: str | None = None,
+    hardware: str | None,
+    quant: str | None,
+    runtime: str | None,
+    backend: str | None,
+    slots: int | None,
+    ctx: str | None,
+    kv_k: str | None = None,
+    kv_v: str | None = None,
+    ubatch: int | None = None,
+    kv_unified: bool | None = None,
+) -> Target:
+    """The target with the flags over its file.
+
+    Raises:
+        UserError: unknown name, or a value that makes no sense.
+    """
+    server = {
+        "hardware": hardware,
+        "quant": quant,
+        "runtime": runtime,
+        "backend": backend,
+        "slots": slots,
+        "ctx": parse_size(ctx, "--ctx") if ctx is not None else None,
+        "kv_k": kv_k,
+        "kv_v": kv_v,
+        "ubatch": ubatch,
+        "kv_unified": kv_unified,
+    }
+    target = load_target(name)
+    if model is not None:
+        server["model"] = model if target.embedded_mock else target.server.model
+    return with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
+
+
+def resolve_crowd(
+    crowd: str | None,
+    personas: list[str] | None,
+    users: int | None,
+    prompt_tokens: str | None,
+    output_tokens: str | None,
+    think: str | None,
+    seed: int | None,
+) -> Crowd:
+    """The one crowd that the flags name; the demo where they name none.
+
+    Raises:
+        UserError: two kinds of crowd at once, or half of a plain one.
+    """
+    plain = {"--users": users, "--prompt-tokens": prompt_tokens, "--output-tokens": output_tokens}
+    given = [flag for flag, value in plain.items() if value is not None]
+    kinds = [bool(crowd), bool(personas), bool(given)]
+    if sum(kinds) > 1:
+        raise UserError("give one of --crowd, --persona or the plain crowd's --users, not several")
+    if think is not None and not given:
+        raise UserError("--think goes with the plain crowd: --users, --prompt-tokens …")
+    if personas:
+        return crowd_of(personas, seed if seed is not None else 1)
+    if not given:
+        return load_crowd(crowd or DEFAULT_CROWD).with_seed(seed)
+    missing = [flag for flag in plain if flag not in given]
+    if missing or users is None or prompt_tokens is None or output_tokens is None:
+        raise UserError(f"the plain crowd also needs {' and '.join(missing)}")
+    persona = probe_persona(
+        parse_size(prompt_tokens, "--prompt-tokens"),
+        parse_size(output_tokens, "--output-tokens"),
+        parse_duration_s(think, "--think") if think is not None else 0.0,
+    )
+    return plain_crowd(persona, users, seed if seed is not None else 1)
+
+
+def resolve_length(duration: str | None, requests: int | None) -> tuple[float | None, int | None]:
+    """Duration in seconds and number of requests; half a minute where neither is given."""
+    if duration is None:
+        return (None, requests) if requests is not None else (DEFAULT_DURATION_S, None)
+    return parse_duration_s(duration, "--duration"), requests
+
+
+def resolve_warmup(warmup: str | None, duration_s: float | None) -> float:
+    """Seconds to leave out at the start."""
+    if warmup is None:
+        return 0.0
+    warmup_s = parse_duration_s(warmup, "--warmup")
+    if duration_s is not None and warmup_s >= duration_s:
+        raise UserError(f"--warmup {warmup} leaves nothing of --duration {duration_s:g}s")
+    return warmup_s
+
+
+def resolve_address(text: str) -> tuple[str, int]:
+    """`[HOST:]PORT`; loopback where no host is given."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise UserError(f"--prometheus {text!r} is not [HOST:]PORT; write 9464 or 0.0.0.0:9464")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def positive(value: float | None, flag: str) -> float | None:
+    if value is not None and not value > 0:
+        raise UserError(f"{flag} {value:g} must be above zero")
+    return value

@@ -1,0 +1,105 @@
+"""Random draws keyed by what they are for, never by the order of events.
+
+The same seed gives the same crowd in every world, however its requests interleave.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from hashlib import blake2b
+from statistics import NormalDist
+from typing import Literal
+
+from headroom_bench.toml_table import Table
+
+_NORMAL = NormalDist()
+_Z90 = _NORMAL.inv_cdf(0.9)
+
+
+def uniform(*key: object) -> float:
+    """A number in the open interval (0, 1), a pure function of the key."""
+    digest = blake2b("\x1f".join(map(str, key)).encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "little") + 0.5) / 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """`{fixed}`, `{uniform = [low, high]}` or lognormal `{p50, p90, max}`."""
+
+    kind: Literal["fixed", "uniform", "lognormal"]
+    a: float
+    """fixed: the value; uniform: the low end; lognormal: ln of the median."""
+    b: float = 0.0
+    """uniform: the high end; lognormal: sigma."""
+    most: float = math.inf
+
+    @classmethod
+    def fixed(cls, value: float) -> Distribution:
+        return cls("fixed", value, value, value)
+
+    def draw(self, u: float) -> float:
+        """The value at quantile `u` in (0, 1)."""
+        if self.kind == "fixed":
+            return self.a
+        if self.kind == "uniform":
+            return self.a + (self.b - self.a) * u
+        return min(self.most, math.exp(self.a + self.b * _NORMAL.inv_cdf(u)))
+
+    def draw_whole(self, u: float, least: int = 0) -> int:
+        """A whole number; a uniform one is drawn evenly, both ends included."""
+        if self.kind == "uniform":
+            return max(least, math.floor(self.a + (self.b - self.a + 1) * u))
+        return max(least, round(self.draw(u)))
+
+    @property
+    def largest(self) -> float:
+        """The largest value that can be drawn; infinite for a lognormal without `max`."""
+        return self.most if self.kind == "lognormal" else self.b
+
+    @property
+    def typical(self) -> float:
+        return self.draw(0.5)
+
+
+def read_distribution(table: Table, field: str, default: Distribution | None) -> Distribution:
+    """The distribution in `field`; `default` None means that it must be there.
+
+    Raises:
+        UserError: it is none of the three forms, or its numbers contradict each other.
+    """
+    raw = table.raw(field)
+    if raw is None:
+        if default is None:
+            raise table.error(field, "is missing; give {fixed = 1} or {p50 = 1, p90 = 2}")
+        return default
+    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        raw = {"fixed": raw}
+    if not isinstance(raw, dict):
+        raise table.error(field, f"{raw!r} is not a distribution such as {{p50 = 100, p90 = 300}}")
+    return _distribution_from(table, field, raw)
+
+
+def _distribution_from(table: Table, field: str, raw: dict[str, object]) -> Distribution:
+    def number(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+            raise table.error(field, f"{value!r} is not a number of at least 0")
+        return float(value)
+
+    match raw:
+        case {"fixed": value} if set(raw) == {"fixed"}:
+            return Distribution.fixed(number(value))
+        case {"uniform": [low, high]} if set(raw) == {"uniform"}:
+            a, b = number(low), number(high)
+            if a > b:
+                raise table.error(field, f"uniform from {a:g} to {b:g} runs backwards")
+            return Distribution("uniform", a, b, b)
+        case {"p50": p50, "p90": p90} if set(raw) <= {"p50", "p90", "max"}:
+            median, high = number(p50), number(p90)
+            most = number(raw["max"]) if "max" in raw else math.inf
+            if not 0 < median <= high <= most:
+                raise table.error(field, "needs 0 < p50 <= p90 <= max")
+            return Distribution("lognormal", math.log(median), math.log(high / median) / _Z90, most)
+    raise table.error(
+        field, f"{raw!r} is not {{fixed}}, {{uniform = [low, high]}} or {{p50, p90, max}}"
+    )

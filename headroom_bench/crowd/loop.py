@@ -1,0 +1,107 @@
+"""The closed loop that every person runs: ask, wait, read, think, ask again.
+
+Plain coroutines over `World`: they run under asyncio and under the simulation kernel alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Coroutine
+from typing import Any
+
+from headroom_bench.crowd.conversation import Conversation
+from headroom_bench.crowd.crowd import User
+from headroom_bench.crowd.draws import uniform
+from headroom_bench.crowd.world import Answer, Request, Stopped, World
+
+PAUSE_AFTER_FAILURE_S = 1.0
+"""Shortest wait after a failed request, so that a dead server is not hammered."""
+
+
+async def live_as(world: World, user: User) -> None:
+    """One person's life in a world, until the world stops."""
+    persona = user.persona
+    try:
+        if not persona.single_request:
+            phase = uniform(user.seed, persona.name, user.index, "phase")
+            await world.sleep(phase * persona.think_s.typical)
+        for number in itertools.count():
+            await _hold(world, Conversation(user, number))
+    except Stopped:
+        return
+
+
+async def _hold(world: World, talk: Conversation) -> None:
+    """One conversation; a failed turn ends it."""
+    persona = talk.user.persona
+    talk.open()
+    turns = talk.draw_whole(persona.turns, "turns", least=1)
+    for turn in range(turns):
+        talk.say(turn)
+        if persona.device.before_s:
+            await world.sleep(persona.device.before_s)
+        answer = await _take_turn(world, talk, turn)
+        think_s = talk.draw(persona.think_s, "think_s", turn)
+        if not answer.ok:
+            await _sleep_until(world, answer.end_s + max(think_s, PAUSE_AFTER_FAILURE_S))
+            return
+        await _sleep_until(world, _read_by(talk, answer) + think_s)
+
+
+async def _take_turn(world: World, talk: Conversation, turn: int) -> Answer:
+    """All rounds of a turn; the answer to the last one."""
+    persona = talk.user.persona
+    rounds = talk.draw_whole(persona.rounds, "rounds", turn, least=1)
+    for step in range(rounds - 1):
+        output = talk.draw_whole(persona.tool_output, "tool_output", turn, step, least=1)
+        answer = await _ask(world, talk, turn, step, output, reasoning=0)
+        if not answer.ok:
+            return answer
+        wait_s = talk.draw(persona.tool_wait_s, "tool_wait_s", turn, step)
+        talk.add_tool_results(turn, step)
+        await _sleep_until(world, answer.end_s + wait_s)
+    output = talk.draw_whole(persona.output, "output", turn, least=1)
+    reasoning = talk.draw_whole(persona.reasoning, "reasoning", turn)
+    return await _ask(world, talk, turn, rounds - 1, output, reasoning)
+
+
+async def _ask(
+    world: World, talk: Conversation, turn: int, step: int, output: int, reasoning: int
+) -> Answer:
+    request = talk.request(turn, step, output, reasoning)
+    riders = _riders(world, talk, request) if turn == 0 and step == 0 else []
+    if not riders:
+        answer = await world.ask(request)
+    else:
+        answers: list[Answer] = []
+
+        async def asked() -> None:
+            answers.append(await world.ask(request))
+
+        await world.together(asked(), *riders)
+        answer = answers[0]
+    if answer.ok:
+        talk.heard(request, answer)
+    return answer
+
+
+def _riders(world: World, talk: Conversation, first: Request) -> list[Coroutine[Any, Any, Any]]:
+    """Requests that the client sends by itself beside the first one: a title, tags."""
+
+    async def ride(request: Request) -> None:
+        await world.ask(request)
+
+    return [ride(talk.extra_request(extra, first)) for extra in talk.user.persona.extras]
+
+
+def _read_by(talk: Conversation, answer: Answer) -> float:
+    """When the person has read the answer, reading along while it streams."""
+    speed = talk.user.persona.read_tok_s
+    if speed is None or answer.first_visible_s is None or not answer.visible_tokens:
+        return answer.end_s
+    return max(answer.end_s, answer.first_visible_s + answer.visible_tokens / speed)
+
+
+async def _sleep_until(world: World, when_s: float) -> None:
+    """Sleeps to a moment on the world's clock: pauses count from the answer's own end stamp."""
+    await world.sleep(max(0.0, when_s - world.now()))

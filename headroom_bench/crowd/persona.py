@@ -1,0 +1,239 @@
+"""One kind of person, read from a TOML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headroom_bench.crowd.draws import Distribution, read_distribution
+from headroom_bench.crowd.world import Device
+from headroom_bench.errors import UserError
+from headroom_bench.shipped import find_file, shipped_dir
+from headroom_bench.toml_table import Table, read_toml
+
+Each = Literal["conversation", "turn", "round"]
+Shared = Literal["group", "user", "nobody"]
+Metric = Literal["ttft", "ttfv", "e2e"]
+
+_ROLES = ("system", "user", "tool")
+_KINDS = ("prose", "code", "schema", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """A part of the prompt that this persona sends, and how often it is new."""
+
+    name: str
+    role: str
+    kind: str
+    tokens: Distribution
+    each: Each
+    """conversation: at its start; turn: with every ask; round: a tool's result after a round."""
+    shared: Shared
+    """group: the same text for everyone in `Persona.group`; user: the same for one user always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A request that rides along with the first answer of a conversation (a title, say)."""
+
+    name: str
+    tokens: Distribution
+    output: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What this person calls a good answer: `share` of turns within `limit_s`."""
+
+    metric: Metric
+    limit_s: float
+    min_tok_s: float | None
+    """Slowest acceptable decode rate, tokens per second; None where speed does not matter."""
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """One kind of person. Token counts are tokens, times are seconds."""
+
+    name: str
+    summary: str
+    segments: tuple[SegmentPlan, ...]
+    output: Distribution
+    turns: Distribution
+    """Turns in a conversation."""
+    rounds: Distribution
+    """Requests in a turn; all but the last call a tool."""
+    tool_output: Distribution
+    """Tokens of an answer that calls a tool."""
+    tool_wait_s: Distribution
+    """How long the tool takes."""
+    reasoning: Distribution
+    """Hidden reasoning tokens before the answer."""
+    think_s: Distribution
+    read_tok_s: float | None
+    """Reading speed; None for a machine, which reads at once."""
+    patience_s: float | None
+    device: Device
+    target: Target | None
+    group: str
+    link: str | None
+    extras: tuple[Extra, ...]
+    force_length: bool = False
+    single_request: bool = False
+    """The plain crowd's `probe`: users begin at once, no phase drawn."""
+
+    @property
+    def largest_context(self) -> float:
+        """The most tokens a conversation of this persona can hold; infinite where unbounded."""
+        turns, rounds = self.turns.largest, self.rounds.largest
+        output = self.output.largest + self.reasoning.largest
+        per_turn = output + (rounds - 1) * self.tool_output.largest if rounds > 1 else output
+        total = turns * per_turn
+        for plan in self.segments:
+            times = {"conversation": 1.0, "turn": turns, "round": turns * (rounds - 1)}[plan.each]
+            total += times * plan.tokens.largest if times else 0.0
+        return total
+
+    @property
+    def typical_first_context(self) -> float:
+        """Tokens of a typical first request and its answer."""
+        new = sum(plan.tokens.typical for plan in self.segments if plan.each != "round")
+        return new + self.output.typical + self.reasoning.typical
+
+
+def load_persona(name: str) -> Persona:
+    """A persona by its shipped name or by the path of a user's own file.
+
+    Raises:
+        UserError: unknown name, or the file is wrong (file, line and field are named).
+    """
+    return read_persona(read_toml(find_file("persona", name, shipped_dir("personas"))))
+
+
+def read_persona(table: Table) -> Persona:
+    """The persona that a table describes."""
+    name = table.text("name", table.path.stem)
+    _check_name(table, name)
+    persona = Persona(
+        name=name,
+        summary=table.text("summary", ""),
+        segments=tuple(_read_segment(item) for item in table.tables("segments")),
+        output=read_distribution(table, "output", None),
+        turns=read_distribution(table, "turns", Distribution.fixed(1)),
+        rounds=read_distribution(table, "rounds", Distribution.fixed(1)),
+        tool_output=read_distribution(table, "tool_output", Distribution.fixed(30)),
+        tool_wait_s=read_distribution(table, "tool_wait_s", Distribution.fixed(0)),
+        reasoning=read_distribution(table, "reasoning", Distribution.fixed(0)),
+        think_s=read_distribution(table, "think_s", Distribution.fixed(0)),
+        read_tok_s=table.number("read_tok_s", None, least=0.01),
+        patience_s=table.number("patience_s", None, least=0.001),
+        device=_read_device(table.table("device")),
+        target=_read_target(table.table("target")),
+        group=table.text("group", name),
+        link=table.text("link", None),
+        extras=tuple(_read_extra(item) for item in table.tables("extras")),
+        force_length=table.flag("force_length", False),
+    )
+    table.raw("sources")  # prose for readers: `catalog personas` shows it, nothing computes with it
+    table.done()
+    if not any(plan.each == "turn" for plan in persona.segments):
+        raise table.error("segments", 'needs at least one with each = "turn": what the person asks')
+    return persona
+
+
+def _check_name(table: Table, name: str) -> None:
+    if not name or any(mark in name for mark in "/. \t\n"):
+        raise table.error("name", f"{name!r} must not be empty or hold blanks, dots or slashes")
+
+
+def _read_segment(table: Table) -> SegmentPlan:
+    each: Each = table.choice("each", ("conversation", "turn", "round"))
+    plan = SegmentPlan(
+        name=table.text("name"),
+        role=table.choice("role", _ROLES, "tool" if each == "round" else "user"),
+        kind=table.choice("kind", _KINDS, "prose"),
+        tokens=read_distribution(table, "tokens", None),
+        each=each,
+        shared=table.choice("shared", ("group", "user", "nobody"), "nobody"),
+    )
+    table.done()
+    return plan
+
+
+def _read_device(table: Table | None) -> Device:
+    if table is None:
+        return Device()
+    device = Device(
+        shows_reasoning=table.flag("shows_reasoning", True),
+        buffer_tokens=table.whole("buffer_tokens", 1, least=1),
+        whole=table.flag("whole", False),
+        before_s=table.number("before_s", 0.0),
+        after_s=table.number("after_s", 0.0),
+    )
+    table.done()
+    return device
+
+
+def _read_target(table: Table | None) -> Target | None:
+    if table is None:
+        return None
+    target = Target(
+        metric=table.choice("metric", ("ttft", "ttfv", "e2e")),
+        limit_s=table.number("limit_s", least=0.001),
+        min_tok_s=table.number("min_tok_s", None, least=0.001),
+        share=table.number("share", 0.95, least=0.01, most=1.0),
+    )
+    table.done()
+    return target
+
+
+def _read_extra(table: Table) -> Extra:
+    extra = Extra(
+        name=table.text("name"),
+        tokens=read_distribution(table, "tokens", None),
+        output=read_distribution(table, "output", None),
+    )
+    table.done()
+    return extra
+
+
+def probe_persona(prompt_tokens: int, output_tokens: int, think_s: float) -> Persona:
+    """The plain crowd's persona: one forced-length request after another, no reading.
+
+    Raises:
+        UserError: a length below one token.
+    """
+    if prompt_tokens < 1 or output_tokens < 1:
+        raise UserError("--prompt-tokens and --output-tokens must be at least 1")
+    one = Distribution.fixed(1)
+    ask = SegmentPlan("ask", "user", "prose", Distribution.fixed(prompt_tokens), "turn", "nobody")
+    return Persona(
+        name="probe",
+        summary="a plain closed loop: fixed lengths, no reading",
+        segments=(ask,),
+        output=Distribution.fixed(output_tokens),
+        turns=one,
+        rounds=one,
+        tool_output=one,
+        tool_wait_s=Distribution.fixed(0),
+        reasoning=Distribution.fixed(0),
+        think_s=Distribution.fixed(think_s),
+        read_tok_s=None,
+        patience_s=None,
+        device=Device(),
+        target=None,
+        group="probe",
+        link=None,
+        extras=(),
+        force_length=True,
+        single_request=True,
+    )
+
+
+def persona_names() -> list[str]:
+    """The shipped personas' names."""
+    folder: Path = shipped_dir("personas")
+    return sorted(path.stem for path in folder.glob("*.toml"))

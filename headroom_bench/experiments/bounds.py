@@ -1,0 +1,45 @@
+"""Which of the box's limits the server's time went into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.statistics import usable
+from headroom_bench.roofline.pricer import Batch, Chunk
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.passes import Roofline
+
+
+def time_by_bound(records: Sequence[RequestRecord], roofline: Roofline) -> dict[str, float]:
+    """Share of the server's time in passes bound by bandwidth, compute or overhead, by the model.
+
+    Every answer's prefill is priced as one chunk at its depth, and its decoding as a pass of as
+    many sequences as were in flight when it was sent, all at its context: enough to tell what
+    bound a run, whichever world its records come from.
+    """
+    seconds: dict[str, float] = {}
+    for record in usable(records):
+        for batch, spent_s in _phases(record, roofline.window):
+            bound = roofline.breakdown(batch).bound
+            seconds[bound] = seconds.get(bound, 0.0) + spent_s
+    total = sum(seconds.values())
+    return {bound: spent / total for bound, spent in seconds.items()} if total else {}
+
+
+def _phases(record: RequestRecord, window: int | None) -> list[tuple[Batch, float]]:
+    """The two phases of an answer as batches, each with the server's time that it took up."""
+    phases = []
+    prompt, cached = record.prompt_tokens, record.cached_tokens or 0
+    prefill_s = record.server_prefill_s if record.server_prefill_s is not None else record.ttft_s
+    if prompt is not None and prefill_s and prompt > cached:
+        phases.append((Batch(0, 0, 0, 0, (Chunk(prompt - cached, cached),)), prefill_s))
+    if record.tpot_s and record.completion_tokens and prompt is not None:
+        n = max(1, record.concurrent_at_start or 1)
+        context = prompt + record.completion_tokens // 2
+        inside = context if window is None else min(context, window)
+        batch = Batch(n, n * context, n * inside, n if inside == context else 0)
+        phases.append((batch, record.tpot_s * record.completion_tokens / n))
+    return phases

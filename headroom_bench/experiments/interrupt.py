@@ -1,0 +1,47 @@
+"""Ctrl-C: once ends the run and keeps what was measured, twice ends the program at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+EXIT_INTERRUPTED = 4
+
+
+class Interrupt:
+    """Catches SIGINT and SIGTERM from `install` to `restore`."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self.on_first: Callable[[], None] | None = None
+        """Called in the event loop; set to what ends the present phase."""
+        self.on_second: Callable[[], None] | None = None
+        """Called in the signal handler before the program ends: stops what we started."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._former: dict[signal.Signals, object] = {}
+
+    def install(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._former[number] = signal.signal(number, self._caught)
+
+    def restore(self) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave us
+        self._former.clear()
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.happened:
+            if self.on_second is not None:
+                self.on_second()
+            os._exit(EXIT_INTERRUPTED)
+        self.happened = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        if self.on_first is not None:
+            self.on_first()

@@ -1,0 +1,116 @@
+"""The server's journal during a run: followed from its start, joined at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headroom_bench.experiments.serving import STARTED
+from headroom_bench.journal.join import JoinReport, ServerTimings, join
+from headroom_bench.journal.sources import parse_source
+from headroom_bench.journal.tail import JournalTail
+from headroom_bench.judge.verdict import Load
+from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
+from headroom_bench.results.run_folder import RunFolder
+from headroom_bench.results.statistics import busy_seconds
+
+SETTLE_S = 2.0
+"""How long a server's log may lag behind its answers."""
+
+
+@dataclass(slots=True)
+class JournalWatch:
+    """A journal that is being followed; `conclude` after `close`."""
+
+    tail: JournalTail
+    records: list[JournalRecord] = field(default_factory=list)
+    samples: list[JournalSample] = field(default_factory=list)
+
+    @classmethod
+    def open(
+        cls, source: str | None, started_log: Path | None, warn: Callable[[str], None]
+    ) -> JournalWatch | None:
+        """Follows a source; None without one, or when `started` names no server of ours.
+
+        Raises:
+            UserError: the source is not one that can be read.
+        """
+        if source is None:
+            return None
+        if source == STARTED:
+            if started_log is None:
+                warn("the journal `started` needs a server that the run starts; none is read")
+                return None
+            path, from_end = started_log, False
+        else:
+            path, from_end = parse_source(source), True
+        tail = JournalTail(path, source, from_end=from_end)
+        tail.start()
+        return cls(tail)
+
+    def close(self, expected: int) -> None:
+        """Waits until the journal has told of `expected` answers (or long enough), and ends."""
+        self.records, self.samples = self.tail.stop(expected=expected, settle_s=SETTLE_S)
+
+    def conclude(
+        self,
+        requests: Sequence[RequestRecord],
+        folder: RunFolder,
+        window_s: float,
+        warn: Callable[[str], None],
+    ) -> Load:
+        """Joins, writes journal.jsonl, and returns how busy the server's own clock says it was."""
+        asked = [timings for record in requests if (timings := server_timings(record))]
+        report = join(self.records, asked)
+        folder.write_rows("journal.jsonl", self.records)
+        if self.samples:
+            folder.write_rows("journal_samples.jsonl", self.samples)
+        folder.write_json("journal_join.json", _as_row(report))
+        if not report.may_print_server_rates and asked:
+            warn(
+                f"only {report.matched} of {report.requests} requests were found in the journal: "
+                "the server's own figures are not used"
+            )
+            return Load()
+        return _load(self.records, window_s)
+
+
+def server_timings(record: RequestRecord) -> ServerTimings | None:
+    """The exact key of a response that carried the server's `timings`."""
+    prompt, cached = record.prompt_tokens, record.cached_tokens
+    prefill_s, decode_s = record.server_prefill_s, record.server_decode_s
+    if prompt is None or cached is None or prefill_s is None or decode_s is None:
+        return None
+    return ServerTimings(
+        request_id=record.request_id,
+        prompt_n=prompt - cached,
+        cache_n=cached,
+        prompt_ms=prefill_s * 1e3,
+        predicted_n=record.completion_tokens or 0,
+        predicted_ms=decode_s * 1e3,
+    )
+
+
+def _as_row(report: JoinReport) -> dict[str, object]:
+    return {
+        "requests": report.requests,
+        "matched": report.matched,
+        "matched_share": report.matched_share,
+        "ambiguous": report.ambiguous,
+        "unmatched_requests": list(report.unmatched_requests),
+        "records": report.records,
+        "unmatched_records": report.unmatched_records,
+        "unmatched_token_share": report.unmatched_token_share,
+    }
+
+
+def _load(records: Iterable[JournalRecord], window_s: float) -> Load:
+    spans = [
+        (record.t_launch_s, record.t_server_s)
+        for record in records
+        if record.t_launch_s is not None and record.t_server_s is not None
+    ]
+    if not spans or window_s <= 0:
+        return Load()
+    return Load(busy_share=min(1.0, busy_seconds(spans) / window_s))

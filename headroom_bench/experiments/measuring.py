@@ -1,0 +1,208 @@
+"""A crowd's life in the live world, from its first breath to its last record on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from asyncio_throttle.throttler import Throttler
+
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.loop import live_as
+from headroom_bench.crowd.prompts import Vocabulary
+from headroom_bench.crowd.world import Request
+from headroom_bench.errors import UserError
+from headroom_bench.live.clock import RunClock
+from headroom_bench.live.lag import HarnessHealth, LagWatch
+from headroom_bench.live.renderer import Renderer
+from headroom_bench.live.wire import Origin, Wire
+from headroom_bench.live.world import Asking, LiveWorld, Observer
+from headroom_bench.records import RequestRecord
+from headroom_bench.report.progress import Progress, Tally
+from headroom_bench.results.run_folder import RecordWriter, RunFolder
+
+PROGRESS_EVERY_S = 0.5
+DRAIN_S = 120.0
+"""How long answers in flight at the end may take before they are cut off (wall time)."""
+COLLECT_AT_LEAST_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurePlan:
+    """What to do to whom. Durations in life seconds."""
+
+    crowd: Crowd
+    origin: Origin
+    headers: Mapping[str, str]
+    vocabulary: Vocabulary
+    run_id: str
+    target: str
+    model: str
+    dialect: str
+    salt: str
+    duration_s: float | None
+    max_requests: int | None
+    max_rps: float | None
+    force_lengths: bool
+    prompt_kind: str
+    connect_timeout_s: float
+
+
+@dataclass(slots=True)
+class Measured:
+    """What came of it; grows while the run goes on. Also an observer of the live world."""
+
+    records: list[RequestRecord] = field(default_factory=list)
+    ended_s: float = 0.0
+    """When the last answer ended, on the run's clock."""
+    health: HarnessHealth | None = None
+    tally: Tally = field(default_factory=Tally)
+
+    def on_sent(self, request: Request) -> None:  # noqa: ARG002
+        self.tally.in_flight += 1
+
+    def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None:  # noqa: ARG002
+        self.records.append(record)
+        tally = self.tally
+        tally.in_flight -= record.sent_s is not None
+        tally.requests += 1
+        tally.errors += not record.ok
+        tally.completion_tokens += record.completion_tokens or 0
+
+
+async def measure(
+    plan: MeasurePlan,
+    clock: RunClock,
+    folder: RunFolder,
+    measured: Measured,
+    progress: Progress,
+    observers: tuple[Observer, ...],
+    when_stoppable: Callable[[Callable[[], None]], None],
+) -> None:
+    """Lets the crowd live until the plan's end, filling `measured` as it goes.
+
+    `when_stoppable` is given a function that ends everything at once, answers in flight included;
+    it may be called at any later time.
+
+    Raises:
+        UserError: results could not be written; what was measured before is on disk.
+    """
+    wire = Wire(plan.origin, connect_timeout_s=plan.connect_timeout_s)
+    lag = LagWatch()
+    writer = RecordWriter(folder)
+    world = LiveWorld(
+        wire,
+        clock,
+        _asking(plan),
+        Renderer(plan.vocabulary, plan.salt),
+        writer,
+        lag,
+        observers=(measured, *observers),
+        throttle=_throttle(plan.max_rps),
+    )
+    try:
+        with _quiet_collector() as collect:
+            clock.start()
+            lag.start()
+            when_stoppable(world.stop_now)
+            await _live(plan, clock, world, measured, progress, collect)
+    finally:
+        measured.health = lag.stop()
+        measured.ended_s = max((r.end_s or 0.0 for r in measured.records), default=clock.now())
+        wire.close()
+        await asyncio.to_thread(writer.close)
+
+
+def _throttle(max_rps: float | None) -> Throttler | None:
+    """Spaces request starts evenly; looks often enough not to lose rate to its own waits."""
+    if max_rps is None:
+        return None
+    period_s = 1.0 / max_rps
+    return Throttler(rate_limit=1, period=period_s, retry_interval=min(0.01, period_s / 10))
+
+
+def _asking(plan: MeasurePlan) -> Asking:
+    return Asking(
+        run_id=plan.run_id,
+        target=plan.target,
+        model=plan.model,
+        dialect=plan.dialect,
+        headers=plan.headers,
+        force_lengths=plan.force_lengths,
+        prompt_kind=plan.prompt_kind,
+        max_requests=plan.max_requests,
+    )
+
+
+async def _live(
+    plan: MeasurePlan,
+    clock: RunClock,
+    world: LiveWorld,
+    measured: Measured,
+    progress: Progress,
+    collect: Callable[[bool], None],
+) -> None:
+    loop = asyncio.get_running_loop()
+    timers = []
+    if plan.duration_s is not None:
+        wall_s = clock.wall_s(plan.duration_s)
+        timers.append(loop.call_later(wall_s, world.stop))
+        timers.append(loop.call_later(wall_s + DRAIN_S, world.stop_now))
+    ticker = asyncio.create_task(_tick(world, measured, progress, collect))
+    try:
+        async with asyncio.TaskGroup() as people:
+            for user in plan.crowd.users():
+                people.create_task(live_as(world, user))
+    except* UserError as group:
+        world.stop_now()
+        raise _first(group) from None
+    finally:
+        for timer in timers:
+            timer.cancel()
+        ticker.cancel()
+
+
+def _first(group: BaseExceptionGroup[UserError]) -> UserError:
+    """The first single error of a group: one thing went wrong, and it is told as one."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _tick(
+    world: LiveWorld, measured: Measured, progress: Progress, collect: Callable[[bool], None]
+) -> None:
+    while True:
+        progress.update(measured.tally)
+        collect(world.in_flight == 0)
+        await asyncio.sleep(PROGRESS_EVERY_S)
+
+
+@contextmanager
+def _quiet_collector() -> Iterator[Callable[[bool], None]]:
+    """The garbage collector rests, but for the gaps in which nothing is in flight.
+
+    Yields a function to call now and then with whether this is a gap; a full collection is done in
+    gaps, and once in a while without one, so that memory stays bounded.
+    """
+    loop = asyncio.get_running_loop()
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    last_s = loop.time()
+
+    def collect(gap: bool) -> None:
+        nonlocal last_s
+        if gap or loop.time() - last_s > COLLECT_AT_LEAST_EVERY_S:
+            gc.collect()
+            last_s = loop.time()
+
+    try:
+        yield collect
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()

@@ -1,0 +1,76 @@
+"""The same crowd against the virtual box: alone, or beside a measured run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.experiments.bounds import time_by_bound
+from headroom_bench.experiments.deployment import box_of
+from headroom_bench.judge.limits import limits_of
+from headroom_bench.judge.verdict import Load
+from headroom_bench.records import RequestRecord
+from headroom_bench.report.summary import WorldOutcome
+from headroom_bench.simulate.world import Lengths, Naming, Path, SimulatedWorld
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
+
+
+def predict_crowd(
+    crowd: Crowd,
+    deployment: Deployment,
+    naming: Naming,
+    *,
+    duration_s: float | None = None,
+    max_requests: int | None = None,
+    lengths: Mapping[str, Lengths] | None = None,
+    one_way_s: float = 0.0,
+) -> tuple[WorldOutcome, dict[str, list[float]]]:
+    """Runs the crowd in virtual time.
+
+    With `lengths` (from a measured run, by request id) every prompt and answer has its measured
+    length. Returns the outcome and every request's token times (seconds on the run's clock).
+    """
+    records: list[RequestRecord] = []
+    token_times: dict[str, list[float]] = {}
+
+    def emit(record: RequestRecord, times: list[float]) -> None:
+        records.append(record)
+        token_times[record.request_id] = times
+
+    box = box_of(deployment)
+    world = SimulatedWorld(
+        box, naming, emit, path=Path(one_way_s), max_requests=max_requests, lengths=lengths
+    )
+    ended_s = world.run(crowd, duration_s)
+    usage = box.usage
+    load = Load(
+        busy_share=usage.busy_s / ended_s if ended_s else None,
+        all_slots_share=usage.all_taken_s / ended_s if ended_s else None,
+    )
+    return WorldOutcome(records, load, explain(records, load, deployment)), token_times
+
+
+def explain(
+    records: Sequence[RequestRecord], load: Load, deployment: Deployment | None
+) -> list[dict[str, Any]]:
+    """What bound a run, with the evidence."""
+    bounds = None if deployment is None else time_by_bound(records, deployment.pricer())
+    return limits_of(records, load, bounds)
+
+
+def measured_lengths(records: Iterable[RequestRecord]) -> dict[str, Lengths]:
+    """What each measured request really was, for the prediction beside it."""
+    return {
+        record.request_id: Lengths(
+            ok=record.ok,
+            prompt_tokens=record.prompt_tokens,
+            completion_tokens=record.completion_tokens,
+            reasoning_tokens=record.reasoning_tokens,
+            e2e_s=record.e2e_s,
+        )
+        for record in records
+        if record.error_kind != "interrupted"
+    }

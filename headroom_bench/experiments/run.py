@@ -1,0 +1,425 @@
+"""The main job: a crowd against a live target, its prediction beside it, all of it on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headroom_bench import __version__
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.errors import TargetError, UserError
+from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
+from headroom_bench.experiments.interrupt import EXIT_INTERRUPTED, Interrupt
+from headroom_bench.experiments.journal_watch import JournalWatch
+from headroom_bench.experiments.measuring import Measured, MeasurePlan, measure
+from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
+from headroom_bench.experiments.serving import serving
+from headroom_bench.judge.verdict import Load
+from headroom_bench.live.clock import RunClock, monotonic_ns
+from headroom_bench.live.dialect import can_force_length
+from headroom_bench.live.lag import HarnessHealth
+from headroom_bench.live.probe import Control, TargetFacts, probe, too_small, vocabulary_of
+from headroom_bench.live.wire import Origin
+from headroom_bench.records import RequestRecord
+from headroom_bench.report.progress import Progress
+from headroom_bench.report.summary import Window, WorldOutcome, build_summary
+from headroom_bench.results.run_folder import RunFolder
+from headroom_bench.results.statistics import usable
+from headroom_bench.simulate.world import Naming
+from headroom_bench.target import Target
+from headroom_bench.telemetry.exporter import RunExporter
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Everything a run was asked to be. Durations in life seconds."""
+
+    target: Target
+    crowd: Crowd
+    out: Path
+    duration_s: float | None
+    max_requests: int | None = None
+    warmup_s: float = 0.0
+    journal: str | None = None
+    prometheus: tuple[str, int] | None = None
+    max_rps: float | None = None
+    force_lengths: bool = False
+    time_scale: float = 1.0
+    connect_timeout_s: float = 10.0
+    prompt_kind: str = "distinct"
+
+
+@dataclass(slots=True)
+class RunOutcome:
+    """What came of it."""
+
+    folder: Path
+    summary: dict[str, Any]
+    exit_code: int
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known so far, kept so that an end at any moment can still be written down."""
+
+    options: RunOptions
+    folder: RunFolder
+    say: Say
+    progress: Callable[[str, Callable[[], float]], Progress]
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    clock: RunClock = field(default_factory=RunClock)
+    facts: TargetFacts | None = None
+    measured: Measured = field(default_factory=Measured)
+    journal: JournalWatch | None = None
+    warnings: list[str] = field(default_factory=list)
+    forecast: dict[str, float] = field(default_factory=dict)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.say(f"warning: {text}")
+
+
+def run(
+    options: RunOptions, say: Say, progress: Callable[[str, Callable[[], float]], Progress]
+) -> RunOutcome:
+    """Runs it, from making the folder to the summary.
+
+    Raises:
+        UserError: something in the options is wrong, or results cannot be written.
+        TargetError: the target cannot be reached. What there is stays on disk as `failed`.
+    """
+    target = options.target
+    folder = RunFolder.create(options.out, target.name, options.crowd.name, datetime.now())
+    state = _State(options, folder, say, progress, clock=RunClock(options.time_scale))
+    folder.write_manifest(_manifest(state, "running"))
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            state.interrupt.install(runner.get_loop())
+            try:
+                runner.run(_serve_and_measure(state))
+            finally:
+                state.interrupt.restore()
+        return _conclude(state)
+    except BaseException as why:
+        folder.write_manifest(_manifest(state, "failed", str(why)))
+        raise
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32" or sys.implementation.name != "cpython":
+        return None
+    import uvloop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve_and_measure(state: _State) -> None:
+    """The live part. Ends quietly when it was interrupted."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    def abandon_set_up() -> None:
+        task.cancel()
+
+    state.interrupt.on_first = abandon_set_up
+    options = state.options
+    try:
+        async with serving(
+            options.target,
+            state.folder.path,
+            options.time_scale,
+            lambda server: setattr(state.interrupt, "on_second", server.kill),
+        ) as server:
+            origin = Origin.of(server.url)
+            headers = _headers(options.target)
+            vocabulary = await _get_to_know(state, origin, headers)
+            state.journal = JournalWatch.open(
+                options.journal or options.target.journal, server.log, state.warn
+            )
+            exporter = _exporter(state)
+            try:
+                await _measured(state, origin, headers, vocabulary, exporter)
+            finally:
+                if exporter is not None:
+                    exporter.stop()
+                if state.journal is not None:
+                    expected = sum(1 for r in state.measured.records if r.ok)
+                    await asyncio.to_thread(state.journal.close, expected)
+    except asyncio.CancelledError:
+        if not state.interrupt.happened:
+            raise
+
+
+async def _measured(
+    state: _State, origin: Origin, headers: Mapping[str, str], vocabulary: Any, exporter: Any
+) -> None:
+    options, facts = state.options, state.facts
+    assert facts is not None
+    goal = f"{options.duration_s:g} s" if options.duration_s else f"{options.max_requests} requests"
+    plan = MeasurePlan(
+        crowd=options.crowd,
+        origin=origin,
+        headers=headers,
+        vocabulary=vocabulary,
+        run_id=state.folder.run_id,
+        target=options.target.name,
+        model=options.target.model or facts.model or "default",
+        dialect=facts.dialect,
+        salt=secrets.token_hex(8),
+        duration_s=options.duration_s,
+        max_requests=options.max_requests,
+        max_rps=options.max_rps,
+        force_lengths=options.force_lengths,
+        prompt_kind=options.prompt_kind,
+        connect_timeout_s=options.connect_timeout_s,
+    )
+    observers = (exporter,) if exporter is not None else ()
+
+    def when_stoppable(stop: Callable[[], None]) -> None:
+        """From here on Ctrl-C ends the crowd's life; what was measured is kept."""
+        state.interrupt.on_first = stop
+        if state.interrupt.happened:
+            stop()
+
+    with state.progress(goal, state.clock.now) as progress:
+        await measure(
+            plan, state.clock, state.folder, state.measured, progress, observers, when_stoppable
+        )
+
+
+async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]) -> Any:
+    """Probes the target, warns of what will go wrong; returns the words to write with."""
+    options = state.options
+    control = Control(origin.url, headers, options.connect_timeout_s)
+    try:
+        state.facts = facts = await probe(
+            control, options.target.dialect, lambda: monotonic_ns() / 1e6
+        )
+        vocabulary = await vocabulary_of(control, facts.dialect)
+    finally:
+        await control.close()
+    for note in facts.notes:
+        state.warn(note)
+    personas = options.crowd.personas().values()
+    needs = [(p.name, p.typical_first_context, p.largest_context) for p in personas]
+    for warning in too_small(facts, needs):
+        state.warn(warning)
+    forced = options.force_lengths or any(persona.force_length for persona in personas)
+    if forced and not can_force_length(facts.dialect):
+        state.warn(f"a {facts.dialect} server cannot be made to write a given number of tokens")
+    state.folder.write_manifest(_manifest(state, "running"))
+    return vocabulary
+
+
+def _exporter(state: _State) -> RunExporter | None:
+    options = state.options
+    if options.prometheus is None:
+        return None
+    state.forecast = _forecast(state)
+    exporter = RunExporter(options.target.name, state.forecast)
+    host, port = options.prometheus
+    state.say(f"metrics on http://{host}:{exporter.start(host, port)}/metrics")
+    return exporter
+
+
+def _forecast(state: _State) -> dict[str, float]:
+    """Predicted medians before the run, with drawn lengths: what live ratios are held against."""
+    deployment = _deployment(state)
+    if deployment is None:
+        return {}
+    options = state.options
+    outcome, _ = predict_crowd(
+        options.crowd,
+        deployment,
+        _naming(state),
+        duration_s=options.duration_s,
+        max_requests=options.max_requests,
+        one_way_s=_one_way_s(state),
+    )
+    good = usable(outcome.records)
+    columns = {"ttft_p50": "ttft_s", "decode_p50": "decode_tok_s", "e2e_p50": "e2e_s"}
+    medians = {}
+    for name, column in columns.items():
+        values = sorted(v for r in good if (v := getattr(r, column)) is not None)
+        if values:
+            medians[name] = values[len(values) // 2]
+    return medians
+
+
+def _headers(target: Target) -> dict[str, str]:
+    headers = dict(target.headers)
+    if target.api_key_env is not None:
+        key = os.environ.get(target.api_key_env)
+        if not key:
+            raise UserError(f"the environment variable {target.api_key_env} holds no API key")
+        headers["Authorization"] = f"Bearer {key}"
+    return headers
+
+
+# --- after the run ------------------------------------------------------------------------------
+
+
+def _conclude(state: _State) -> RunOutcome:
+    """Prediction, journal join, summary: everything that needs no server."""
+    folder, measured = state.folder, state.measured
+    records = measured.records
+    journal_load = Load()
+    if state.journal is not None:
+        journal_load = state.journal.conclude(records, folder, measured.ended_s, state.warn)
+    deployment = _deployment(state) if records else None
+    ours = WorldOutcome(records, journal_load, explain(records, journal_load, deployment))
+    theirs = _predict_beside(state, deployment) if deployment is not None else None
+    if state.facts is None and state.interrupt.happened:
+        state.warnings.append("interrupted before anything was measured")
+    elif deployment is None and records:
+        state.warnings.append(_why_no_prediction(state))
+    window = Window(state.options.warmup_s, measured.ended_s)
+    summary = build_summary(
+        _head(state),
+        ours,
+        theirs,
+        {name: persona.target for name, persona in state.options.crowd.personas().items()},
+        window,
+        _harness(measured.health, records),
+        [*state.warnings, *_complaints(records)],
+    )
+    status = "interrupted" if state.interrupt.happened else "complete"
+    summary["status"] = status
+    folder.write_json("summary.json", summary)
+    folder.write_manifest(_manifest(state, status))
+    return RunOutcome(folder.path, summary, _exit_code(state))
+
+
+def _exit_code(state: _State) -> int:
+    if state.interrupt.happened:
+        return EXIT_INTERRUPTED
+    records = state.measured.records
+    return TargetError.exit_code if not any(record.ok for record in records) else 0
+
+
+def _predict_beside(state: _State, deployment: Any) -> WorldOutcome:
+    """The same people with the lengths that were really measured."""
+    records = state.measured.records
+    outcome, _ = predict_crowd(
+        state.options.crowd,
+        deployment,
+        _naming(state),
+        lengths=measured_lengths(records),
+        one_way_s=_one_way_s(state),
+    )
+    state.folder.write_rows("predicted.jsonl", outcome.records)
+    return outcome
+
+
+def _one_way_s(state: _State) -> float:
+    """Half of the measured round trip, in life time."""
+    trip_ms = state.facts.round_trip_ms if state.facts else None
+    return (trip_ms or 0.0) / 2e3 * state.options.time_scale
+
+
+def _deployment(state: _State) -> Any:
+    """The box for the prediction; None where the target does not say what it is."""
+    target, facts = state.options.target, state.facts
+    if facts is None or missing_for_prediction(target.server, target.model or facts.model):
+        return None
+    named = target if target.server.model or target.model else replace(target, model=facts.model)
+    return deployment_of(named, Probed(facts.slots, facts.ctx_per_slot))
+
+
+def _why_no_prediction(state: _State) -> str:
+    target, facts = state.options.target, state.facts
+    missing = missing_for_prediction(
+        target.server, target.model or (facts.model if facts else None)
+    )
+    return f"no prediction: {', '.join(missing)} not given"
+
+
+def _naming(state: _State) -> Naming:
+    model = state.options.target.model or (state.facts.model if state.facts else None)
+    return Naming(state.folder.run_id, state.options.target.name, model)
+
+
+def _complaints(records: list[RequestRecord]) -> list[str]:
+    """What the reader has to know before believing the figures."""
+    found = []
+    spoilt = sum(1 for r in records if not r.valid and r.error_kind != "interrupted")
+    if spoilt:
+        found.append(
+            f"{spoilt} of {len(records)} requests are left out of the figures: this machine was "
+            "too late to measure them"
+        )
+    estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
+    if estimated:
+        found.append(f"{estimated} answers came without usage: their tokens are counted by events")
+    if records and not any(record.ok for record in records):
+        found.append("no request succeeded")
+    return found
+
+
+def _harness(health: HarnessHealth | None, records: list[RequestRecord]) -> dict[str, Any]:
+    figures = asdict(health) if health is not None else {}
+    ended = [record for record in records if record.error_kind != "interrupted"]
+    share = sum(1 for record in ended if record.valid) / len(ended) if ended else None
+    return {
+        "lag_p99_ms": None,
+        "cpu_share": None,
+        **figures,
+        "transport": "httptools",
+        "valid_share": share,
+        "valid": share is None or share >= 0.95,
+    }
+
+
+def _head(state: _State) -> dict[str, Any]:
+    options = state.options
+    return {
+        "run_id": state.folder.run_id,
+        "target": options.target.name,
+        "crowd": options.crowd.name,
+        "model": options.target.model or (state.facts.model if state.facts else None),
+    }
+
+
+def _manifest(state: _State, status: str, error: str | None = None) -> dict[str, Any]:
+    options, target = state.options, state.options.target
+    shown = asdict(target)
+    shown["headers"] = sorted(target.headers)  # names only: a value may be a secret
+    return {
+        "run_id": state.folder.run_id,
+        "status": status,
+        "error": error,
+        "headroom_bench": __version__,
+        "python": platform.python_version(),
+        "host": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+        },
+        "seed": options.crowd.seed,
+        "began_at": datetime.fromtimestamp(state.clock.began_unix_s, UTC).isoformat(),
+        "time_scale": options.time_scale,
+        "config": {
+            "target": shown,
+            "crowd": {"name": options.crowd.name, "counts": options.crowd.counts()},
+            "duration_s": options.duration_s,
+            "max_requests": options.max_requests,
+            "warmup_s": options.warmup_s,
+            "max_rps": options.max_rps,
+            "force_lengths": options.force_lengths,
+            "prompts": options.prompt_kind,
+        },
+        "target_facts": state.facts.as_row() if state.facts else None,
+        "prediction_lengths": "as measured, by request_id",
+        "harness": _harness(state.measured.health, state.measured.records),
+    }

@@ -1,0 +1,98 @@
+"""A crowd on a target in virtual time: the same records and summary as a live run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from headroom_bench import __version__
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.prediction import predict_crowd
+from headroom_bench.report.summary import Window, build_summary
+from headroom_bench.results.run_folder import RecordWriter, RunFolder
+from headroom_bench.simulate.world import Naming
+from headroom_bench.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateOptions:
+    """What to simulate. Durations in virtual seconds."""
+
+    target: Target
+    crowd: Crowd
+    out: Path
+    duration_s: float | None
+    max_requests: int | None
+    warmup_s: float
+    one_way_s: float = 0.0
+
+
+def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
+    """Runs it and writes it to disk: requests.jsonl holds the predicted records.
+
+    Raises:
+        UserError: the target does not say what runs there, or results cannot be written.
+    """
+    deployment = deployment_of(options.target)
+    crowd, target = options.crowd, options.target
+    folder = RunFolder.create(options.out, f"{target.name}-simulated", crowd.name, datetime.now())
+    naming = Naming(folder.run_id, target.name, deployment.model.name)
+    outcome, token_times = predict_crowd(
+        crowd,
+        deployment,
+        naming,
+        duration_s=options.duration_s,
+        max_requests=options.max_requests,
+        one_way_s=options.one_way_s,
+    )
+    writer = RecordWriter(folder)
+    for record in outcome.records:
+        writer.append(record, token_times[record.request_id])
+    writer.close()
+    ended_s = max((record.end_s or 0.0 for record in outcome.records), default=0.0)
+    head = {
+        "run_id": folder.run_id,
+        "target": target.name,
+        "crowd": crowd.name,
+        "model": deployment.model.name,
+        "world": "predicted",
+        "status": "complete",
+    }
+    harness = {"lag_p99_ms": None, "cpu_share": None, "valid": True}
+    summary = build_summary(
+        head,
+        outcome,
+        None,
+        {name: persona.target for name, persona in crowd.personas().items()},
+        Window(options.warmup_s, ended_s),
+        harness,
+        [],
+    )
+    folder.write_json("summary.json", summary)
+    folder.write_manifest(
+        {
+            "run_id": folder.run_id,
+            "status": "complete",
+            "world": "predicted",
+            "headroom_bench": __version__,
+            "seed": crowd.seed,
+            "config": {
+                "target": target.name,
+                "hardware": deployment.hardware.name,
+                "model": deployment.model.name,
+                "quant": deployment.quant.name,
+                "runtime": deployment.runtime.name,
+                "backend": deployment.backend,
+                "slots": deployment.slots,
+                "ctx_per_slot": deployment.ctx,
+                "crowd": {"name": crowd.name, "counts": crowd.counts()},
+                "duration_s": options.duration_s,
+                "max_requests": options.max_requests,
+                "warmup_s": options.warmup_s,
+            },
+        }
+    )
+    return folder.path, summary

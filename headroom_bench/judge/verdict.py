@@ -1,0 +1,125 @@
+"""The verdict on a run, measured or predicted: failing, tight, right-sized or overkill.
+
+Rules of the Headroom document: a box passes when in every group at least 95 % of turns meet their
+target. It is tight when the slowest 5 % already use 80 % of what is allowed, or when every slot is
+taken on a box that is more than 85 % busy. It is overkill when it is less than 25 % busy and
+answers come well inside their targets. Busy alone decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headroom_bench.judge.turns import TargetLike, Turn
+from headroom_bench.measures import quantile
+from headroom_bench.results.statistics import spread
+
+Word = Literal["failing", "tight", "right-sized", "overkill", "not enough data", "no target"]
+
+LEAST_TURNS = 20
+"""Below this a share of 95 % cannot be told from 100 %."""
+TIGHT_USED = 0.8
+TIGHT_BUSY = 0.85
+TIGHT_TAKEN = 0.5
+"""Every slot counts as taken when all were, for more than half of the time."""
+OVERKILL_BUSY = 0.25
+
+_WORST_FIRST: tuple[Word, ...] = (
+    "failing",
+    "not enough data",
+    "tight",
+    "right-sized",
+    "overkill",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How hard the box worked; None where it is not known, and then its rules are not applied."""
+
+    busy_share: float | None = None
+    """Share of time with a pass in flight."""
+    all_slots_share: float | None = None
+    """Share of time with every slot taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVerdict:
+    persona: str
+    word: Word
+    turns: int
+    met_share: float | None
+    used_p95: float | None
+    """95th percentile of the share of the allowance that turns used."""
+    needed_share: float | None
+
+    def as_row(self) -> dict[str, Any]:
+        return {
+            "verdict": self.word,
+            "turns": self.turns,
+            "target_met_share": self.met_share,
+            "used_p95": self.used_p95,
+        }
+
+
+def judge_group(
+    persona: str, turns: Iterable[Turn], target: TargetLike | None, load: Load
+) -> GroupVerdict:
+    """The verdict on one persona's turns."""
+    own = [turn for turn in turns if turn.persona == persona]
+    if target is None:
+        return GroupVerdict(persona, "no target", len(own), None, None, None)
+    met = sum(1 for turn in own if turn.met) / len(own) if own else None
+    used_p95 = _slowest(own)
+    if met is None or len(own) < LEAST_TURNS:
+        word: Word = "not enough data"
+    elif met < target.share:
+        word = "failing"
+    else:
+        word = _passing(used_p95, load)
+    return GroupVerdict(persona, word, len(own), met, used_p95, target.share)
+
+
+def _slowest(turns: list[Turn]) -> float | None:
+    """Used share of the slowest 5 %; a failed turn counts as having used everything and more."""
+    used = sorted(float("inf") if turn.used is None else turn.used for turn in turns)
+    if not used:
+        return None
+    value = quantile(used, 0.95) if used[-1] != float("inf") else used[int(0.95 * (len(used) - 1))]
+    return value if value != float("inf") else None
+
+
+def _passing(used_p95: float | None, load: Load) -> Word:
+    busy, taken = load.busy_share, load.all_slots_share
+    if used_p95 is None or used_p95 >= TIGHT_USED:
+        return "tight"
+    if busy is not None and busy > TIGHT_BUSY and taken is not None and taken > TIGHT_TAKEN:
+        return "tight"
+    if busy is not None and busy < OVERKILL_BUSY:
+        return "overkill"
+    return "right-sized"
+
+
+def judge(
+    turns: Iterable[Turn], targets: Mapping[str, TargetLike | None], load: Load
+) -> tuple[Word, dict[str, GroupVerdict]]:
+    """The verdict on a whole run (its worst group's) and on every persona."""
+    known = list(turns)
+    groups = {name: judge_group(name, known, target, load) for name, target in targets.items()}
+    words = {group.word for group in groups.values()}
+    for word in _WORST_FIRST:
+        if word in words:
+            return word, groups
+    return "no target", groups
+
+
+def turn_figures(turns: Iterable[Turn], persona: str) -> dict[str, Any]:
+    """`turn_s` and `rounds_per_turn` of a persona."""
+    own = [turn for turn in turns if turn.persona == persona]
+    rounds = sum(turn.rounds for turn in own)
+    return {
+        "turn_s": spread(turn.wait_s for turn in own),
+        "rounds_per_turn": rounds / len(own) if own else None,
+    }

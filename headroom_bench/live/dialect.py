@@ -1,0 +1,40 @@
+"""What differs between servers in what we send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headroom_bench.crowd.world import Request
+
+CHAT_PATH = "/v1/chat/completions"
+
+_CAN_FORCE = {
+    "llamacpp": ("ignore_eos",),
+    "vllm": ("ignore_eos", "min_tokens"),
+    "sglang": ("ignore_eos", "min_tokens"),
+}
+"""Request fields with which a server can be made to write exactly `max_tokens`."""
+
+
+def can_force_length(dialect: str) -> bool:
+    return dialect in _CAN_FORCE
+
+
+def chat_body(
+    request: Request, messages: list[dict[str, str]], model: str, dialect: str, *, force: bool
+) -> dict[str, Any]:
+    """The JSON body of a streaming chat request that asks for its usage.
+
+    No `seed`: some servers then run requests one by one.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages,
+        "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if force or request.force_length:
+        for field in _CAN_FORCE.get(dialect, ()):
+            body[field] = True if field == "ignore_eos" else request.max_tokens
+    return body

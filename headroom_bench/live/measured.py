@@ -1,0 +1,144 @@
+"""From what happened on the wire to a request record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headroom_bench.crowd.world import Answer, Request
+from headroom_bench.live.clock import RunClock
+from headroom_bench.live.reading import Reading, failure
+from headroom_bench.live.wire import Exchange
+from headroom_bench.measures import fill_timing, first_visible
+from headroom_bench.records import RequestRecord
+
+
+def fill_from_wire(
+    record: RequestRecord, request: Request, exchange: Exchange, reading: Reading, clock: RunClock
+) -> list[float]:
+    """Completes `record` in place; returns the token events' times on the run's clock."""
+    _fill_stamps(record, exchange, clock)
+    _fill_counts(record, reading)
+    _fill_server_times(record, reading.timings)
+    problem = failure(exchange, reading)
+    record.ok = problem is None
+    if problem is not None:
+        record.error_kind, record.error = problem[0], problem[1][:500]
+    record.finish_reason = reading.finish_reason
+    record.model = reading.model or record.model
+    times = [clock.at(stamp) for stamp, _ in reading.token_events]
+    if record.sent_s is not None and record.end_s is not None and times:
+        fill_timing(record, record.sent_s, times, first_event_tokens=1)
+        record.ttfv_s = _ttfv(request, reading, times, record.sent_s, record.end_s)
+        if record.ttft_s is not None and record.server_prefill_s is not None:
+            record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
+    return times
+
+
+def _fill_stamps(record: RequestRecord, exchange: Exchange, clock: RunClock) -> None:
+    if exchange.connected_ns:
+        record.connect_s = clock.at(exchange.connected_ns) - clock.at(exchange.started_ns)
+    if exchange.sent_ns:
+        record.sent_s = clock.at(exchange.sent_ns)
+    if exchange.headers_ns:
+        record.headers_s = clock.at(exchange.headers_ns) - clock.at(exchange.sent_ns)
+    if exchange.first_byte_ns:
+        record.first_byte_s = clock.at(exchange.first_byte_ns)
+    record.end_s = clock.at(exchange.end_ns)
+    if record.sent_s is not None:
+        record.e2e_s = record.end_s - record.sent_s
+
+
+def _fill_counts(record: RequestRecord, reading: Reading) -> None:
+    usage, timings = reading.usage or {}, reading.timings or {}
+    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    if completion is not None and not (prompt == 0 and completion == 0):
+        record.tokens_source = "usage"
+    elif "predicted_n" in timings:
+        cached, evaluated = _count(timings, "cache_n") or 0, _count(timings, "prompt_n")
+        prompt = None if evaluated is None else cached + evaluated
+        completion = _count(timings, "predicted_n")
+        record.tokens_source = "timings"
+    elif reading.token_events:
+        prompt, completion = None, len(reading.token_events)
+        record.tokens_source = "events"
+    else:
+        prompt = completion = None
+    record.prompt_tokens = record.context_depth_tokens = prompt
+    record.completion_tokens = completion
+    record.cached_tokens = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    if record.cached_tokens is None:
+        record.cached_tokens = _count(timings, "cache_n")
+    record.draft_tokens = _count(timings, "draft_n")
+    record.accepted_tokens = _count(timings, "draft_n_accepted")
+    _split_channels(record, reading, usage)
+
+
+def _split_channels(record: RequestRecord, reading: Reading, usage: dict[str, Any]) -> None:
+    """Hidden and visible tokens: as counted by the server, else by events where each is a token."""
+    if record.completion_tokens is None:
+        return
+    thought = sum(1 for _, channel in reading.token_events if channel == "reasoning")
+    hidden = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+    if hidden is None and (not thought or len(reading.token_events) == record.completion_tokens):
+        hidden = thought
+    record.reasoning_tokens = hidden
+    if hidden is not None:
+        record.visible_tokens = max(0, record.completion_tokens - hidden)
+
+
+def _fill_server_times(record: RequestRecord, timings: dict[str, Any] | None) -> None:
+    """llama.cpp's own times. Rates are computed here from counts and times: builds differ in
+    whether they divide by n or n - 1, and the first token comes out of the prompt's last pass."""
+    if not timings:
+        return
+    prompt_ms, decode_ms = _number(timings, "prompt_ms"), _number(timings, "predicted_ms")
+    evaluated, generated = _count(timings, "prompt_n"), _count(timings, "predicted_n")
+    if prompt_ms is not None:
+        record.server_prefill_s = prompt_ms / 1e3
+        if evaluated and prompt_ms > 0:
+            record.server_prefill_tok_s = evaluated / (prompt_ms / 1e3)
+    if decode_ms is not None:
+        record.server_decode_s = decode_ms / 1e3
+        if generated is not None and generated > 1 and decode_ms >= 1:
+            record.server_decode_tok_s = (generated - 1) / (decode_ms / 1e3)
+
+
+def _ttfv(
+    request: Request, reading: Reading, times: list[float], sent_s: float, end_s: float
+) -> float | None:
+    device = request.device
+    shown = [
+        at
+        for at, (_, channel) in zip(times, reading.token_events, strict=True)
+        if channel == "content" or (channel == "reasoning" and device.shows_reasoning)
+    ]
+    seen = first_visible(shown, end_s, buffer_tokens=device.buffer_tokens, whole=device.whole)
+    return None if seen is None else seen - sent_s + device.before_s + device.after_s
+
+
+def to_answer(request: Request, record: RequestRecord) -> Answer:
+    """What the person gets to know."""
+    sent_s, end_s = record.sent_s or record.started_at_s, record.end_s or record.started_at_s
+    seen = record.ttfv_s
+    visible = record.visible_tokens
+    return Answer(
+        ok=record.ok,
+        end_s=end_s,
+        first_visible_s=None if seen is None else sent_s + seen - request.device.before_s,
+        prompt_tokens=record.prompt_tokens,
+        visible_tokens=record.completion_tokens if visible is None else visible,
+        error_kind=record.error_kind,
+    )
+
+
+def _count(table: Any, field: str) -> int | None:
+    """A whole, non-negative number; servers also send null, strings and floats."""
+    value = _number(table, field)
+    return int(value) if value is not None and value >= 0 and value == int(value) else None
+
+
+def _number(table: Any, field: str) -> float | None:
+    value = table.get(field) if isinstance(table, dict) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < 1e15 else None  # NaN and infinity are refused too

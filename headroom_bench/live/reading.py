@@ -1,0 +1,201 @@
+"""What an OpenAI-style answer said, read from its stamped bytes after it ended.
+
+Success needs a finish reason and at least one token. Events are not tokens: counts come from the
+server's `usage` or `timings`, and only where both are missing are events counted and marked so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from headroom_bench.live.sse import stream_events
+from headroom_bench.live.wire import Exchange
+
+Channel = Literal["content", "reasoning", "tool"]
+
+
+@dataclass(slots=True)
+class Reading:
+    """One answer, as far as it got."""
+
+    token_events: list[tuple[int, Channel]] = field(default_factory=list)
+    """Stamp and channel of every event that carried a token."""
+    content: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    timings: dict[str, Any] | None = None
+    model: str | None = None
+    done_mark: bool = False
+    events: int = 0
+    error: str | None = None
+    error_type: str | None = None
+    nonsense: str | None = None
+    """The first event that could not be understood."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.content)
+
+    @property
+    def first_token_ns(self) -> int:
+        return self.token_events[0][0] if self.token_events else 0
+
+    @property
+    def last_token_ns(self) -> int:
+        return self.token_events[-1][0] if self.token_events else 0
+
+
+def read_stream(exchange: Exchange) -> Iterator[Reading]:
+    """Parses an exchange, yielding the growing reading after every event, so that the caller can
+    give way to the event loop between slices. The last yield is the whole."""
+    reading = Reading()
+    yield reading
+    if not exchange.status:
+        return
+    kind = exchange.headers.get("content-type", "")
+    if exchange.status >= 300 or "event-stream" not in kind:
+        _read_plain(reading, exchange, kind)
+        yield reading
+        return
+    for event in stream_events(exchange.chunks):
+        if event.data == b"[DONE]":
+            reading.done_mark = True
+            continue
+        if not event.data:
+            continue
+        reading.events += 1
+        _read_event(reading, event.stamp_ns, event.name, event.data)
+        yield reading
+
+
+def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:
+    """A body that is not a stream: an error object, or something we did not ask for."""
+    body = exchange.body
+    parsed = _json(body)
+    if isinstance(parsed, dict) and _read_error(reading, parsed):
+        return
+    start = body[:120].decode("utf-8", "replace").strip()
+    if exchange.status < 300:
+        reading.nonsense = f"{kind or 'no content type'} instead of an event stream: {start!r}"
+    else:
+        reading.error = start or f"HTTP status {exchange.status}"
+
+
+def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes) -> None:
+    parsed = _json(data)
+    if not isinstance(parsed, dict):
+        if reading.nonsense is None:
+            reading.nonsense = f"an event that is not a JSON object: {data[:80]!r}"
+        return
+    if _read_error(reading, parsed):
+        return
+    if name == "error":
+        reading.error = str(parsed.get("message", parsed))
+        return
+    if isinstance(parsed.get("usage"), dict):
+        reading.usage = parsed["usage"]
+    if isinstance(parsed.get("timings"), dict):
+        reading.timings = parsed["timings"]
+    if isinstance(parsed.get("model"), str):
+        reading.model = parsed["model"]
+    choices = parsed.get("choices")
+    if isinstance(choices, list):
+        for choice in choices:
+            if isinstance(choice, dict):
+                _read_choice(reading, stamp_ns, choice)
+
+
+def _read_choice(reading: Reading, stamp_ns: int, choice: dict[str, Any]) -> None:
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        said = delta.get("content")
+        if isinstance(thought, str) and thought:
+            reading.token_events.append((stamp_ns, "reasoning"))
+        if isinstance(said, str) and said:
+            reading.content.append(said)
+            reading.token_events.append((stamp_ns, "content"))
+        if delta.get("tool_calls"):
+            reading.token_events.append((stamp_ns, "tool"))
+    text = choice.get("text")  # the older completions route
+    if isinstance(text, str) and text:
+        reading.content.append(text)
+        reading.token_events.append((stamp_ns, "content"))
+    if isinstance(choice.get("finish_reason"), str):
+        reading.finish_reason = choice["finish_reason"]
+
+
+def _read_error(reading: Reading, parsed: dict[str, Any]) -> bool:
+    error = parsed.get("error")
+    if not error:
+        return False
+    if isinstance(error, dict):
+        reading.error = str(error.get("message") or error)
+        reading.error_type = str(error.get("type") or error.get("code") or "")
+    else:
+        reading.error = str(error)
+    return True
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
+    """The named kind and the message of what went wrong; None for a success.
+
+    Kinds: connect_failed, connect_timeout, timeout, reset, not_http, too_large, abandoned,
+    interrupted, unauthorized, not_found, rate_limited, unavailable, context_exceeded, refused,
+    server_error, stream_error, nonsense, truncated, empty.
+    """
+    if exchange.status >= 300:
+        return _status_kind(exchange.status, reading), _shown(exchange.status, reading)
+    if reading.error is not None:
+        kind = "context_exceeded" if _is_context(reading) else "stream_error"
+        return kind, reading.error
+    if exchange.ended not in ("complete", "marker", "eof"):
+        return exchange.ended, exchange.problem
+    if exchange.ended == "eof" and not reading.finish_reason:
+        if not exchange.headers_ns:
+            return "reset", "the connection closed before any answer"
+        return "truncated", "the answer broke off without a finish reason"
+    if reading.nonsense is not None and not reading.finish_reason:
+        return "nonsense", reading.nonsense
+    if not reading.finish_reason:
+        return "truncated", "the answer ended without a finish reason"
+    if not reading.token_events and not _counted(reading):
+        return "empty", f"finished ({reading.finish_reason}) without a token"
+    return None
+
+
+def _counted(reading: Reading) -> bool:
+    """Whether the server says that tokens came although no event showed any text."""
+    return bool((reading.usage or {}).get("completion_tokens"))
+
+
+def _status_kind(status: int, reading: Reading) -> str:
+    if _is_context(reading):
+        return "context_exceeded"
+    named = {401: "unauthorized", 403: "unauthorized", 404: "not_found", 429: "rate_limited"}
+    if status in named:
+        return named[status]
+    if status == 503:
+        return "unavailable"
+    return "server_error" if status >= 500 else "refused"
+
+
+def _is_context(reading: Reading) -> bool:
+    told = f"{reading.error_type or ''} {reading.error or ''}".lower()
+    return "exceed_context" in told or (
+        "context" in told and any(w in told for w in ("exceed", "maximum", "too long", "length"))
+    )
+
+
+def _shown(status: int, reading: Reading) -> str:
+    return f"HTTP {status}: {reading.error or 'no message'}"

@@ -1,0 +1,237 @@
+"""The live world: real requests to a real server, on the wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headroom_bench.crowd.world import Answer, Request, Stopped
+from headroom_bench.live.clock import RunClock
+from headroom_bench.live.dialect import CHAT_PATH, chat_body
+from headroom_bench.live.lag import LagWatch
+from headroom_bench.live.measured import fill_from_wire, to_answer
+from headroom_bench.live.reading import Reading, read_stream
+from headroom_bench.live.renderer import Renderer
+from headroom_bench.live.wire import Exchange, Wire
+from headroom_bench.records import RequestRecord
+
+PARSE_SLICE_S = 0.0005
+"""Longest stretch of parsing before the event loop gets its turn."""
+
+LAG_ALLOWED_MS = 10.0
+LAG_ALLOWED_SHARE = 0.1
+"""A figure is invalid when our own loop was later than both of these (the share is of TTFT)."""
+
+
+class Sink(Protocol):
+    """Where finished records go."""
+
+    def append(self, record: RequestRecord, event_times_s: list[float]) -> Future[None]: ...
+
+
+class Observer(Protocol):
+    """Sees requests go out and records come in, while the run goes on."""
+
+    def on_sent(self, request: Request) -> None: ...
+
+    def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None: ...
+
+
+class Throttle(Protocol):
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(self, exc_type: Any, exc: Any, tb: Any, /) -> Any: ...
+
+
+@dataclass(slots=True)
+class Asking:
+    """How requests are made for one target."""
+
+    run_id: str
+    target: str
+    model: str
+    dialect: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    force_lengths: bool = False
+    prompt_kind: str = "distinct"
+    max_requests: int | None = None
+
+
+class LiveWorld:
+    """`World` over HTTP. One instance serves a whole crowd."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        clock: RunClock,
+        asking: Asking,
+        renderer: Renderer,
+        sink: Sink,
+        lag: LagWatch,
+        *,
+        observers: tuple[Observer, ...] = (),
+        throttle: Throttle | None = None,
+    ) -> None:
+        self._wire = wire
+        self._clock = clock
+        self._asking = asking
+        self._renderer = renderer
+        self._sink = sink
+        self._lag = lag
+        self._observers = observers
+        self._throttle = throttle
+        self._sleepers: set[asyncio.Future[None]] = set()
+        self._writing: dict[tuple[str, int], Future[None]] = {}
+        self._stopping = False
+        self._asked = 0
+        self.in_flight = 0
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        if self._stopping:
+            raise Stopped
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(self._clock.wall_s(seconds), _wake, woken)
+        self._sleepers.add(woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            self._sleepers.discard(woken)
+
+    async def together(self, *coroutines: Coroutine[Any, Any, Any]) -> None:
+        results = await asyncio.gather(*coroutines, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def stop(self) -> None:
+        """No new requests; sleepers wake to end. Requests in flight go on to their end."""
+        self._stopping = True
+        for woken in list(self._sleepers):
+            if not woken.done():
+                woken.set_exception(Stopped())
+
+    def stop_now(self) -> None:
+        """Ends requests in flight too."""
+        self.stop()
+        self._wire.interrupt()
+
+    async def ask(self, request: Request) -> Answer:
+        started_at_s = self.now()
+        await self._last_record_written(request)
+        if self._throttle is not None and not self._stopping:
+            async with self._throttle:
+                self._take_turn()
+        else:
+            self._take_turn()
+        record = self._new_record(request, started_at_s)
+        body = self._body(request)
+        self.in_flight += 1
+        record.concurrent_at_start = self.in_flight
+        try:
+            exchange = await self._exchange(request, body)
+        finally:
+            self.in_flight -= 1
+        reading = await _parse(exchange)
+        times = fill_from_wire(record, request, exchange, reading, self._clock)
+        self._judge_ourselves(record, exchange)
+        if record.ok:
+            self._renderer.learn(request, record.prompt_tokens, reading.text)
+        self._writing[request.persona, request.user] = self._sink.append(record, times)
+        for observer in self._observers:
+            observer.on_record(record, times)
+        if exchange.ended == "interrupted":
+            raise Stopped
+        return to_answer(request, record)
+
+    def _take_turn(self) -> None:
+        """Counts a request against the run's budget; the last one stops the world."""
+        if self._stopping:
+            raise Stopped
+        self._asked += 1
+        limit = self._asking.max_requests
+        if limit is not None and self._asked >= limit:
+            self.stop()
+
+    async def _last_record_written(self, request: Request) -> None:
+        writing = self._writing.pop((request.persona, request.user), None)
+        if writing is not None and not writing.done():
+            await asyncio.wrap_future(writing)
+        elif writing is not None:
+            writing.result()
+
+    def _new_record(self, request: Request, started_at_s: float) -> RequestRecord:
+        return RequestRecord(
+            run_id=self._asking.run_id,
+            world="measured",
+            request_id=request.request_id,
+            conversation_id=request.conversation_id,
+            persona=request.persona,
+            user=request.user,
+            turn=request.turn,
+            round=request.round,
+            target=self._asking.target,
+            model=self._asking.model,
+            started_at_s=started_at_s,
+            prompt_kind=self._asking.prompt_kind,
+        )
+
+    def _body(self, request: Request) -> bytes:
+        messages = self._renderer.messages(request)
+        body = chat_body(
+            request,
+            messages,
+            self._asking.model,
+            self._asking.dialect,
+            force=self._asking.force_lengths,
+        )
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    async def _exchange(self, request: Request, body: bytes) -> Exchange:
+        def on_sent(_: Exchange) -> None:
+            for observer in self._observers:
+                observer.on_sent(request)
+
+        patience_s = request.patience_s
+        return await self._wire.exchange(
+            CHAT_PATH,
+            self._asking.headers,
+            body,
+            patience_s=None if patience_s is None else self._clock.wall_s(patience_s),
+            on_sent=on_sent,
+        )
+
+    def _judge_ourselves(self, record: RequestRecord, exchange: Exchange) -> None:
+        lag_ms = self._lag.worst_since_ms(exchange.sent_ns or exchange.started_ns)
+        record.harness_lag_ms = lag_ms
+        allowed_ms = max(LAG_ALLOWED_MS, LAG_ALLOWED_SHARE * 1e3 * (record.ttft_s or 0.0))
+        record.valid = lag_ms <= allowed_ms and exchange.ended != "interrupted"
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+async def _parse(exchange: Exchange) -> Reading:
+    """Reads an ended exchange in slices, so that other streams are stamped on time."""
+    loop = asyncio.get_running_loop()
+    slice_ends_s = loop.time() + PARSE_SLICE_S
+    reading = Reading()
+    for reading in read_stream(exchange):  # noqa: B007  (the last one is the whole)
+        if loop.time() > slice_ends_s:
+            await asyncio.sleep(0)
+            slice_ends_s = loop.time() + PARSE_SLICE_S
+    return reading

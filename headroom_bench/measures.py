@@ -1,0 +1,60 @@
+"""The metrics of one answer, from when its tokens came: one definition for every world."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from headroom_bench.records import RequestRecord
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """The q-quantile of an ascending, non-empty sequence, linear between neighbours."""
+    place = q * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def fill_timing(
+    record: RequestRecord, sent_s: float, event_times_s: Sequence[float], first_event_tokens: int
+) -> None:
+    """Writes TTFT, gaps, TPOT and decode rate of a record whose completion tokens are set.
+
+    `event_times_s` are the moments on the run's clock at which token-bearing events came.
+    Gaps are between events (`itl_*`); time per token (`tpot_s`, `decode_tok_s`) uses the server's
+    token count, less the tokens of the first event, over the time from first to last event. Rates
+    stay None below two tokens, and when everything came at one moment (a buffered stream).
+    """
+    if not event_times_s:
+        return
+    first, last = event_times_s[0], event_times_s[-1]
+    record.ttft_s = record.first_token_s = first - sent_s
+    record.last_token_s = last - sent_s
+    record.stream_events = len(event_times_s)
+    if len(event_times_s) > 1:
+        gaps = sorted(b - a for a, b in itertools.pairwise(event_times_s))
+        record.itl_mean_s = (last - first) / len(gaps)
+        record.itl_p50_s = quantile(gaps, 0.5)
+        record.itl_max_s = gaps[-1]
+        if len(gaps) >= 100:
+            record.itl_p99_s = quantile(gaps, 0.99)
+    later_tokens = (record.completion_tokens or 0) - first_event_tokens
+    if later_tokens >= 1 and last > first:
+        record.tpot_s = (last - first) / later_tokens
+        record.decode_tok_s = 1.0 / record.tpot_s
+
+
+def first_visible(
+    visible_times: Sequence[float], end: float, *, buffer_tokens: int, whole: bool
+) -> float | None:
+    """When a device first shows something.
+
+    `visible_times` are the moments at which tokens came that the device can show. A whole-answer
+    device shows at the end; a buffering one when the buffer is full or the answer has ended.
+    """
+    if not visible_times:
+        return None
+    if whole or len(visible_times) < buffer_tokens:
+        return end
+    return visible_times[buffer_tokens - 1]

@@ -1,0 +1,118 @@
+"""summary.json: what a run came to, measured and predicted in one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headroom_bench.judge.turns import TargetLike, turns_of
+from headroom_bench.judge.verdict import Load, judge, turn_figures
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.statistics import (
+    error_kinds,
+    persona_statistics,
+    spread,
+    steady,
+    totals,
+    usable,
+)
+
+RATIOS = {
+    "ttft_p50": ("ttft_s", "p50"),
+    "ttft_p95": ("ttft_s", "p95"),
+    "decode_p50": ("decode_tok_s", "p50"),
+    "e2e_p50": ("e2e_s", "p50"),
+    "e2e_p95": ("e2e_s", "p95"),
+}
+"""Name of a ratio: the metric and the percentile that it compares."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldOutcome:
+    """The records of one world, and what is known of its box."""
+
+    records: Sequence[RequestRecord]
+    load: Load = field(default_factory=Load)
+    limits: Sequence[Mapping[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of the run that counts, on the run's clock."""
+
+    warmup_s: float
+    ended_s: float
+
+    @property
+    def length_s(self) -> float:
+        return max(0.0, self.ended_s - self.warmup_s)
+
+
+def summarise_world(
+    outcome: WorldOutcome, targets: Mapping[str, TargetLike | None], window: Window
+) -> dict[str, Any]:
+    """Figures, verdicts and limits of one world."""
+    records = steady(outcome.records, window.warmup_s, window.ended_s)
+    records = [record for record in records if record.error_kind != "interrupted"]
+    turns = turns_of(records, targets)
+    word, groups = judge(turns, targets, outcome.load)
+    by_persona = {}
+    for name in targets:
+        own = [record for record in records if record.persona == name]
+        by_persona[name] = {
+            **persona_statistics(own),
+            **turn_figures(turns, name),
+            **groups[name].as_row(),
+        }
+    return {
+        "requests": len(records),
+        "errors": sum(1 for record in records if not record.ok),
+        "error_kinds": error_kinds(records),
+        "by_persona": by_persona,
+        "totals": {
+            **totals(records, window.length_s),
+            "busy_share": outcome.load.busy_share,
+            "all_slots_share": outcome.load.all_slots_share,
+        },
+        "verdict": word,
+        "limits": list(outcome.limits),
+    }
+
+
+def ratios(measured: Sequence[RequestRecord], predicted: Sequence[RequestRecord]) -> dict[str, Any]:
+    """Measured / predicted of the main figures, over all personas' successes."""
+    sides = [usable(measured), usable(predicted)]
+    found: dict[str, Any] = {}
+    for name, (metric, percentile) in RATIOS.items():
+        ours, theirs = (
+            spread(getattr(record, metric) for record in records)[percentile] for records in sides
+        )
+        found[name] = ours / theirs if ours is not None and theirs else None
+    return found
+
+
+def build_summary(
+    head: Mapping[str, Any],
+    measured: WorldOutcome,
+    predicted: WorldOutcome | None,
+    targets: Mapping[str, TargetLike | None],
+    window: Window,
+    harness: Mapping[str, Any],
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The whole document. `head` holds run_id, target and the like."""
+    ours = summarise_world(measured, targets, window)
+    summary = {**head, "duration_s": window.ended_s, "warmup_s": window.warmup_s, **ours}
+    if predicted is not None:
+        summary["predicted"] = summarise_world(predicted, targets, window)
+        summary["ratio"] = ratios(
+            steady(measured.records, window.warmup_s, window.ended_s),
+            steady(predicted.records, window.warmup_s, window.ended_s),
+        )
+    else:
+        summary["predicted"] = None
+        summary["ratio"] = None
+    summary["harness"] = dict(harness)
+    summary["warnings"] = list(warnings)
+    return summary

@@ -1,0 +1,69 @@
+"""Reading runs back, finished or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headroom_bench.errors import UserError
+from headroom_bench.records import REQUEST_COLUMNS, RequestRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest of a run folder.
+
+    Raises:
+        UserError: the folder holds none, or it is not readable.
+    """
+    path = run / "manifest.json"
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{run} is not a run: it holds no manifest.json") from None
+    except (OSError, ValueError) as why:
+        raise UserError(f"{path} cannot be read: {why}") from None
+    return manifest
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a JSON Lines file; a last line that was cut short is left out.
+
+    Raises:
+        UserError: unreadable, or a line before the last is not JSON.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as why:
+        raise UserError(f"{path} cannot be read: {why.strerror}") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except ValueError:
+            if number == len(lines):  # no newline after it: the run was killed while writing
+                return
+            raise UserError(f"{path}:{number}: is not a JSON record") from None
+
+
+def read_requests(run: Path, world: str = "measured") -> list[RequestRecord]:
+    """The request records of a run, in the order in which they ended."""
+    name = "requests.jsonl" if world == "measured" else "predicted.jsonl"
+    known = set(REQUEST_COLUMNS)
+    return [
+        RequestRecord(**{key: value for key, value in row.items() if key in known})
+        for row in read_rows(run / name)
+    ]
+
+
+def requests_frame(run: Path, world: str = "measured") -> pd.DataFrame:
+    """The same as a frame: one row a request, columns `REQUEST_COLUMNS`."""
+    import pandas as pd
+
+    rows = [record.as_row() for record in read_requests(run, world)]
+    return pd.DataFrame(rows, columns=list(REQUEST_COLUMNS))

@@ -1,0 +1,149 @@
+"""The folder of one run, written so that a kill at any moment leaves it readable."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from headroom_bench.errors import UserError
+from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
+from headroom_bench.results import token_times
+
+SCHEMA_VERSION = 1
+
+
+def compact_json(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class RunFolder:
+    """`results/<time>-<target>-<crowd>/`: creates it, and writes what is not on the hot path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name
+
+    @classmethod
+    def create(cls, parent: Path, target: str, crowd: str, now: datetime) -> RunFolder:
+        """A new folder below `parent`.
+
+        Raises:
+            UserError: the folder cannot be made or written to.
+        """
+        stem = f"{now:%Y%m%d-%H%M%S}-{_slug(target)}-{_slug(crowd)}"
+        for number in range(1, 1000):
+            path = parent / (stem if number == 1 else f"{stem}-{number}")
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                if not parent.is_dir():
+                    raise UserError(f"--out {parent} is a file, not a folder") from None
+                continue
+            except OSError as why:
+                raise UserError(f"results folder {path} cannot be made: {why.strerror}") from None
+            return cls(path)
+        raise UserError(f"results folder {parent / stem} exists a thousand times over")
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        self.write_json("manifest.json", {"schema_version": SCHEMA_VERSION, **manifest})
+
+    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
+        """Replaces a file as a whole: a reader sees the old or the new one, never half."""
+        path = self.path / name
+        half = path.with_suffix(path.suffix + ".new")
+        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+        try:
+            half.write_text(text + "\n", encoding="utf-8")
+            half.replace(path)
+        except OSError as why:
+            raise UserError(f"{path} cannot be written: {why.strerror}") from None
+
+    def write_rows(
+        self, name: str, rows: Iterable[RequestRecord | JournalRecord | JournalSample]
+    ) -> None:
+        """Writes a JSON Lines file at once."""
+        path = self.path / name
+        try:
+            with path.open("w", encoding="utf-8") as out:
+                out.writelines(compact_json(row.as_row()) + "\n" for row in rows)
+        except OSError as why:
+            raise UserError(f"{path} cannot be written: {why.strerror}") from None
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.")[:60] or "unnamed"
+
+
+class RecordWriter:
+    """Appends request records and event times through a thread, so that no disk wait is measured.
+
+    Every record is handed to the operating system as soon as the thread gets to it: a kill -9 of
+    this process loses only what was still queued.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._requests = _append(folder.path / "requests.jsonl")
+        self._tokens = _append(folder.path / "tokens.bin")
+        if self._tokens.tell() == 0:
+            self._tokens.write(token_times.MAGIC)
+            self._tokens.flush()
+        self._queue: queue.SimpleQueue[tuple[bytes, bytes, Future[None]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._failure: OSError | None = None
+        self._thread = threading.Thread(target=self._run, name="record-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, record: RequestRecord, event_times_s: Iterable[float]) -> Future[None]:
+        """Queues a record; the future is done when it is with the operating system."""
+        line = (compact_json(record.as_row()) + "\n").encode()
+        done: Future[None] = Future()
+        self._queue.put((line, token_times.encode(record.request_id, event_times_s), done))
+        return done
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            line, times, done = item
+            try:
+                self._requests.write(line)
+                self._requests.flush()
+                self._tokens.write(times)
+                self._tokens.flush()
+            except OSError as why:
+                self._failure = why
+                done.set_exception(UserError(f"results cannot be written: {why.strerror}"))
+            else:
+                done.set_result(None)
+
+    def close(self) -> None:
+        """Waits until everything is written.
+
+        Raises:
+            UserError: something could not be written (disk full, say).
+        """
+        self._queue.put(None)
+        self._thread.join()
+        for handle in (self._requests, self._tokens):
+            try:
+                handle.close()
+            except OSError as why:
+                self._failure = self._failure or why
+        if self._failure is not None:
+            raise UserError(f"results cannot be written: {self._failure.strerror}")
+
+
+def _append(path: Path) -> IO[bytes]:
+    try:
+        return path.open("ab")
+    except OSError as why:
+        raise UserError(f"{path} cannot be written: {why.strerror}") from None

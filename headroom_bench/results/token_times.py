@@ -1,0 +1,49 @@
+"""`tokens.bin`: when every token-bearing stream event came.
+
+The file begins with `MAGIC`. Then, for each request: the length of its id in bytes (uint16), the
+id (UTF-8), the number of events (uint32), and that many float64 moments on the run's clock in
+seconds. Everything is little-endian. A last entry that is cut short (a killed run) is ignored.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headroom_bench.errors import UserError
+
+MAGIC = b"headroom-tokens-1\n"
+
+
+def encode(request_id: str, times_s: Iterable[float]) -> bytes:
+    """One request's entry."""
+    name = request_id.encode()
+    times = np.fromiter(times_s, dtype="<f8")
+    return struct.pack("<H", len(name)) + name + struct.pack("<I", len(times)) + times.tobytes()
+
+
+def read(path: Path) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Request ids and their event times, shape (events,), seconds on the run's clock.
+
+    Raises:
+        UserError: the file is not a tokens.bin.
+    """
+    data = path.read_bytes()
+    if not data.startswith(MAGIC):
+        raise UserError(f"{path} is not a tokens.bin of this version")
+    at = len(MAGIC)
+    while at + 2 <= len(data):
+        (length,) = struct.unpack_from("<H", data, at)
+        counted = at + 2 + length
+        if counted + 4 > len(data):
+            return
+        name = data[at + 2 : counted].decode()
+        (count,) = struct.unpack_from("<I", data, counted)
+        start, at = counted + 4, counted + 4 + 8 * count
+        if at > len(data):
+            return
+        yield name, np.frombuffer(data, dtype="<f8", count=count, offset=start)

@@ -1,0 +1,39 @@
+"""Where the personas, crowds and targets that come with the package lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from headroom_bench.errors import UserError, unknown_name
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def shipped_dir(kind: Literal["personas", "targets"]) -> Path:
+    """The folder in a source checkout, else the copy inside the installed package."""
+    checkout = _PACKAGE.parent / kind
+    if (_PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
+        return checkout
+    return _PACKAGE / "shipped" / kind
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def find_file(what: str, name: str, folder: Path) -> Path:
+    """A user's own file by its path, else a shipped one by its name.
+
+    Raises:
+        UserError: neither exists; the nearest shipped names are offered.
+    """
+    own = Path(name).expanduser()
+    if own.suffix == ".toml" or "/" in name:
+        if own.is_file():
+            return own
+        raise UserError(f"{what} file {name!r} does not exist")
+    shipped = folder / f"{name}.toml"
+    if shipped.is_file():
+        return shipped
+    raise unknown_name(what, name, names_in(folder), hint="; or give the path of a .toml file")

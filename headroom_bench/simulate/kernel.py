@@ -1,0 +1,91 @@
+"""Virtual time for plain coroutines: a heap of moments, and `send` when one has come.
+
+A coroutine here awaits only `Wait` objects. Each tells the kernel what it waits for and is resumed
+with a value (or a thrown `Stopped`) at the moment it came true.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+from headroom_bench.crowd.world import Stopped
+
+T = TypeVar("T")
+
+
+class Wait(Generic[T]):
+    """Something a coroutine waits for. `begin` is called once, with the process that waits."""
+
+    __slots__ = ("begin",)
+
+    def __init__(self, begin: Callable[[Process], None]) -> None:
+        self.begin = begin
+
+    def __await__(self) -> Generator[Wait[T], Any, T]:
+        value: T = yield self
+        return value
+
+
+class Process:
+    """A running coroutine."""
+
+    __slots__ = ("_coroutine", "_on_end", "stopped")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        on_end: Callable[[Process], None] | None = None,
+    ) -> None:
+        self._coroutine = coroutine
+        self._on_end = on_end
+        self.stopped = False
+        """It ended because the world stopped."""
+
+    def resume(self, value: Any = None) -> None:
+        """Runs it to its next wait."""
+        self._step(self._coroutine.send, value)
+
+    def stop(self) -> None:
+        """Throws `Stopped` into it."""
+        self._step(self._coroutine.throw, Stopped())
+
+    def _step(self, step: Callable[[Any], Any], argument: Any) -> None:
+        try:
+            wait = step(argument)
+        except StopIteration:
+            self._end()
+        except Stopped:
+            self.stopped = True
+            self._end()
+        else:
+            wait.begin(self)
+
+    def _end(self) -> None:
+        if self._on_end is not None:
+            self._on_end(self)
+
+
+class Kernel:
+    """The clock and the agenda. Equal moments are served in the order in which they were set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._agenda: list[tuple[float, int, Callable[[Any], None], Any]] = []
+        self._order = itertools.count()
+
+    def at(self, moment: float, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Calls `action(argument)` at a moment, seconds; a past one is served next."""
+        heapq.heappush(self._agenda, (moment, next(self._order), action, argument))
+
+    @property
+    def next_at(self) -> float | None:
+        return self._agenda[0][0] if self._agenda else None
+
+    def serve_next(self) -> None:
+        """Moves the clock to the next moment and does what is due there."""
+        moment, _, action, argument = heapq.heappop(self._agenda)
+        self.now = max(self.now, moment)
+        action(argument)

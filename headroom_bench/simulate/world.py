@@ -1,0 +1,343 @@
+"""The simulated world: the crowd's own coroutines against the virtual box, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headroom_bench.box import Box, BoxRequest, Event
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.loop import live_as
+from headroom_bench.crowd.world import Answer, Request
+from headroom_bench.measures import fill_timing, first_visible
+from headroom_bench.records import RequestRecord
+from headroom_bench.segments import Segment, total_tokens
+from headroom_bench.simulate.kernel import Kernel, Process, Wait
+
+Emit = Callable[[RequestRecord, list[float]], None]
+"""Takes each finished record and its token times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What a request really was, for a prediction beside a measurement."""
+
+    ok: bool
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+    e2e_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The way to the box and back: a constant one-way delay each."""
+
+    one_way_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the records are labelled with."""
+
+    run_id: str
+    target: str
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One request on its way."""
+
+    request: Request
+    process: Process
+    started_at: float
+    concurrent: int
+    reasoning_tokens: int
+    arrived: bool = False
+    over: bool = False
+
+
+class SimulatedWorld:
+    """`World` in virtual time. One instance serves a whole crowd.
+
+    With `lengths`, prompts and answers get the token counts measured there, by request id; a
+    person's life ends where the measurement has no more of it.
+    """
+
+    def __init__(
+        self,
+        box: Box,
+        naming: Naming,
+        emit: Emit,
+        *,
+        path: Path | None = None,
+        max_requests: int | None = None,
+        lengths: Mapping[str, Lengths] | None = None,
+    ) -> None:
+        self._box = box
+        self._kernel = Kernel()
+        self._naming = naming
+        self._emit = emit
+        self._one_way_s = (path or Path()).one_way_s
+        self._max_requests = max_requests
+        self._lengths = lengths
+        self._asked: dict[str, _Asked] = {}
+        self._count = 0
+        self._stopping = False
+        self._sleepers: dict[int, Process] = {}
+        self._sleeps = 0
+
+    # --- what personas see ----------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def now(self) -> float:
+        return self._kernel.now
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        def begin(process: Process) -> None:
+            if self._stopping:
+                process.stop()
+                return
+            self._sleeps += 1
+            self._sleepers[self._sleeps] = process
+            self._kernel.at(self._kernel.now + seconds, self._wake, self._sleeps)
+
+        return Wait(begin)
+
+    def ask(self, request: Request) -> Awaitable[Answer]:
+        return Wait(lambda process: self._begin_ask(request, process))
+
+    def together(self, *coroutines: Coroutine[Any, Any, Any]) -> Awaitable[None]:
+        def begin(process: Process) -> None:
+            left = len(coroutines)
+            stopped = False
+
+            def on_end(child: Process) -> None:
+                nonlocal left, stopped
+                left -= 1
+                stopped = stopped or child.stopped
+                if left == 0:
+                    process.stop() if stopped else process.resume()
+
+            for coroutine in coroutines:
+                Process(coroutine, on_end).resume()
+
+        return Wait(begin)
+
+    # --- running --------------------------------------------------------------------------------
+
+    def run(self, crowd: Crowd, duration_s: float | None) -> float:
+        """Lives the crowd's life; returns the virtual moment at which the last answer ended.
+
+        Raises ValueError when nothing would ever end it.
+        """
+        if duration_s is None and self._max_requests is None and self._lengths is None:
+            raise ValueError("a simulation needs a duration, a number of requests, or lengths")
+        kernel, box = self._kernel, self._box
+        if duration_s is not None:
+            kernel.at(duration_s, self._stop)
+        for user in crowd.users():
+            Process(live_as(self, user)).resume()
+        while True:
+            agenda_at, box_at = kernel.next_at, box.next_event_at()
+            if box_at is not None and (agenda_at is None or box_at <= agenda_at):
+                kernel.now = max(kernel.now, box_at)
+                for event in box.advance(box_at):
+                    self._on_event(event)
+            elif agenda_at is not None and (self._asked or self._sleepers):
+                kernel.serve_next()
+            else:
+                return kernel.now
+
+    def _stop(self, _: object = None) -> None:
+        self._stopping = True
+        sleepers, self._sleepers = self._sleepers, {}
+        for process in sleepers.values():
+            process.stop()
+
+    def _wake(self, number: int) -> None:
+        process = self._sleepers.pop(number, None)
+        if process is not None:
+            process.resume()
+
+    # --- a request's way ------------------------------------------------------------------------
+
+    def _begin_ask(self, request: Request, process: Process) -> None:
+        measured = None if self._lengths is None else self._lengths.get(request.request_id)
+        if self._stopping or (self._lengths is not None and measured is None):
+            process.stop()
+            return
+        self._count += 1
+        if self._max_requests is not None and self._count >= self._max_requests:
+            self._stop()
+        reasoning = request.reasoning_tokens
+        segments, max_tokens = request.segments, request.max_tokens
+        if measured is not None:
+            segments = _as_measured(segments, measured)
+            max_tokens = measured.completion_tokens or max_tokens
+            reasoning = measured.reasoning_tokens or 0
+        now = self._kernel.now
+        asked = _Asked(request, process, now, len(self._asked) + 1, reasoning)
+        self._asked[request.request_id] = asked
+        if measured is not None and not measured.ok:
+            self._kernel.at(now + (measured.e2e_s or 0.0), self._fail_as_measured, asked)
+            return
+        wanted = BoxRequest(
+            request.request_id, segments, max_tokens, f"{request.request_id}/answer"
+        )
+        self._kernel.at(now + self._one_way_s, self._arrive, wanted)
+        if request.patience_s is not None:
+            self._kernel.at(now + request.patience_s, self._check_patience, asked)
+
+    def _arrive(self, wanted: BoxRequest) -> None:
+        asked = self._asked.get(wanted.id)
+        if asked is not None:
+            asked.arrived = True
+            self._box.submit(wanted, self._kernel.now)
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind not in ("finished", "rejected"):
+            return
+        asked = self._asked.get(event.id)
+        if asked is not None:
+            asked.over = True
+            self._kernel.at(event.at + self._one_way_s, self._deliver, (asked, event))
+
+    def _deliver(self, delivered: tuple[_Asked, Event]) -> None:
+        asked, event = delivered
+        record = self._record(asked)
+        times = (self._box.token_times(event.id) + self._one_way_s).tolist()
+        if event.kind == "rejected":
+            record.error_kind, record.error = "context_exceeded", f"{event.n} tokens do not fit"
+        else:
+            record.ok = True
+            record.finish_reason = "length"
+            record.truncated = event.reason == "length"
+        self._fill(record, asked, times)
+        self._end(asked, record, times)
+
+    def _check_patience(self, asked: _Asked) -> None:
+        """Gives up when nothing has arrived for as long as the person's patience."""
+        patience_s = asked.request.patience_s
+        request_id = asked.request.request_id
+        if patience_s is None or asked.over or self._asked.get(request_id) is not asked:
+            return
+        now = self._kernel.now
+        times = self._heard_by(asked, now)
+        heard = times[-1] if times else asked.started_at
+        if now - heard < patience_s:
+            self._kernel.at(heard + patience_s, self._check_patience, asked)
+            return
+        asked.over = True
+        self._box.cancel(request_id, now)
+        record = self._record(asked)
+        record.error_kind = "abandoned"
+        record.error = f"nothing arrived for {patience_s:g} s"
+        self._fill(record, asked, times)
+        self._end(asked, record, times)
+
+    def _heard_by(self, asked: _Asked, now: float) -> list[float]:
+        """When the tokens came that have arrived by `now`."""
+        if not asked.arrived:
+            return []
+        times = self._box.token_times(asked.request.request_id) + self._one_way_s
+        arrived: list[float] = times[times <= now].tolist()
+        return arrived
+
+    def _fail_as_measured(self, asked: _Asked) -> None:
+        record = self._record(asked)
+        record.error_kind, record.error = "as_measured", "the measured request failed"
+        record.end_s = self._kernel.now
+        self._end(asked, record, [])
+
+    def _end(self, asked: _Asked, record: RequestRecord, times: list[float]) -> None:
+        del self._asked[asked.request.request_id]
+        self._box.forget(asked.request.request_id)
+        self._emit(record, times)
+        sent_s, device = asked.started_at, asked.request.device
+        seen = None if record.ttfv_s is None else sent_s + record.ttfv_s - device.before_s
+        asked.process.resume(
+            Answer(
+                ok=record.ok,
+                end_s=self._kernel.now,
+                first_visible_s=seen,
+                prompt_tokens=record.prompt_tokens,
+                visible_tokens=record.visible_tokens,
+                error_kind=record.error_kind,
+            )
+        )
+
+    # --- records --------------------------------------------------------------------------------
+
+    def _record(self, asked: _Asked) -> RequestRecord:
+        request, naming = asked.request, self._naming
+        return RequestRecord(
+            run_id=naming.run_id,
+            world="predicted",
+            request_id=request.request_id,
+            conversation_id=request.conversation_id,
+            persona=request.persona,
+            user=request.user,
+            turn=request.turn,
+            round=request.round,
+            target=naming.target,
+            model=naming.model,
+            started_at_s=asked.started_at,
+            sent_s=asked.started_at,
+            concurrent_at_start=asked.concurrent,
+        )
+
+    def _fill(self, record: RequestRecord, asked: _Asked, times: list[float]) -> None:
+        """Counts and times, as a client at the end of the path sees them."""
+        now = self._kernel.now
+        record.end_s = now
+        record.e2e_s = now - asked.started_at
+        record.network_s = 2 * self._one_way_s
+        record.completion_tokens = len(times)
+        record.reasoning_tokens = min(asked.reasoning_tokens, len(times))
+        record.visible_tokens = len(times) - record.reasoning_tokens
+        if asked.over and record.error_kind != "abandoned":
+            served = self._box.served(record.request_id)
+            record.prompt_tokens = record.context_depth_tokens = served.prompt_tokens
+            record.cached_tokens = served.cached_tokens
+            record.server_queue_s = served.queue_s
+            _fill_server_times(record, served.admitted_at, times, self._one_way_s)
+        else:
+            record.prompt_tokens = total_tokens(asked.request.segments)
+        if not times:
+            return
+        record.first_byte_s = times[0]
+        fill_timing(record, asked.started_at, times, first_event_tokens=1)
+        device = asked.request.device
+        shown = times if device.shows_reasoning else times[record.reasoning_tokens :]
+        seen = first_visible(shown, now, buffer_tokens=device.buffer_tokens, whole=device.whole)
+        if seen is not None:
+            record.ttfv_s = seen - asked.started_at + device.before_s + device.after_s
+
+
+def _fill_server_times(
+    record: RequestRecord, admitted_at: float | None, times: list[float], one_way_s: float
+) -> None:
+    if admitted_at is None or not times:
+        return
+    record.server_prefill_s = times[0] - one_way_s - admitted_at
+    evaluated = (record.prompt_tokens or 0) - (record.cached_tokens or 0)
+    if record.server_prefill_s > 0:
+        record.server_prefill_tok_s = evaluated / record.server_prefill_s
+    record.server_decode_s = times[-1] - times[0]
+    if record.server_decode_s > 0:
+        record.server_decode_tok_s = (len(times) - 1) / record.server_decode_s
+
+
+def _as_measured(segments: tuple[Segment, ...], measured: Lengths) -> tuple[Segment, ...]:
+    """The prompt with its newest segment resized so that the whole has the measured length."""
+    if measured.prompt_tokens is None:
+        return segments
+    newest = segments[-1]
+    tokens = newest.tokens + measured.prompt_tokens - total_tokens(segments)
+    return (*segments[:-1], newest.resized(max(1, tokens)))

@@ -1,0 +1,1 @@
+"""Prometheus metrics of a run, while it goes on."""

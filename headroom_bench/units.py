@@ -1,0 +1,53 @@
+"""Durations and sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from headroom_bench.errors import UserError
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(ki|mi|gi|k|m|g)?", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def parse_duration_s(text: str, what: str = "duration") -> float:
+    """Seconds from `30s`, `5m`, `1.5h`, `250ms`, `1m30s` or a bare number of seconds.
+
+    Raises:
+        UserError: the text is none of these, or is zero.
+    """
+    compact = text.strip()
+    pieces = list(_DURATION.finditer(compact))
+    if not pieces or "".join(p.group(0) for p in pieces) != compact:
+        raise UserError(f"{what} {text!r} is not a duration; write 30s, 5m or 1.5h")
+    seconds = sum(float(p.group(1)) * _SECONDS[(p.group(2) or "").lower()] for p in pieces)
+    if seconds <= 0:
+        raise UserError(f"{what} {text!r} must be longer than nothing")
+    return seconds
+
+
+def parse_size(text: str, what: str = "size") -> int:
+    """A count from `32k` (32,000), `128Ki` (131,072), `1.5M` or a bare whole number.
+
+    Raises:
+        UserError: the text is none of these, or is not a whole number above zero.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    value = float(match.group(1)) * _FACTORS[(match.group(2) or "").lower()] if match else 0.0
+    if value < 1 or value != int(value):
+        raise UserError(f"{what} {text!r} is not a size; write 2000, 32k or 128Ki")
+    return int(value)
+
+
+def in_words(seconds: float) -> str:
+    """A duration for a reader: `45 s`, `2 min 5 s`, `1 h 3 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
