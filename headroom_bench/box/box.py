@@ -7,13 +7,12 @@ before the end of a pass takes effect there, so an answer never depends on how `
 
 from __future__ import annotations
 
-import copy
 from array import array
 from bisect import insort
 from collections import OrderedDict
 from math import inf
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +68,6 @@ class Box:
         self._at = -inf  # end of the latest pass
         self._passes = 0
         self._calls: list[_Call] = []  # by time, then in order of calling
-        self._cancels = 0  # among the calls
         self._queue: OrderedDict[int, Task] = OrderedDict()  # by task number
         self._slots = Slots(slots)
         self._reading: list[Task] = []
@@ -108,8 +106,6 @@ class Box:
         self._check_time(at)
         task = self._live.get(id)
         if task is not None:
-            task.hung_up = True
-            self._cancels += 1
             insort(self._calls, _Call(at, task, True), key=_call_at)
 
     def forget(self, id: str) -> None:  # noqa: A002
@@ -123,20 +119,16 @@ class Box:
     # --- time ---------------------------------------------------------------------------------
 
     def next_event_at(self) -> float | None:
-        """When the box will next have something to say if nobody asks more; None: never.
+        """Before this moment nothing happens if nobody asks more; None: nothing ever will.
 
-        `advance` to this time returns at least one event.
+        Something has then been heard (a call of ours took effect, perhaps silently) or has come
+        about, so following these moments always gets somewhere.
         """
         turn = self._plan.turn_at() if self._busy() else None
-        for call in self._calls:
-            if turn is not None and call.at > turn:
-                break
-            effect = self._effect(call)
-            if effect == "none":
-                continue
-            at = self._boundary_at(call.at)
-            return at if effect == "event" else self._ask_twin(at)
-        return turn
+        if not self._calls or (turn is not None and self._calls[0].at > turn):
+            return turn
+        heard = self._boundary_at(self._calls[0].at)
+        return heard if turn is None else min(turn, heard)
 
     def advance(self, to: float) -> list[Event]:
         """Everything that happens up to and including `to`, in order.
@@ -195,7 +187,6 @@ class Box:
         calls = self._calls
         while calls and calls[0].at <= self._at:
             _, task, cancels = calls.pop(0)
-            self._cancels -= cancels
             if task.outcome is not None:
                 continue
             if cancels:
@@ -362,35 +353,8 @@ class Box:
             held_tokens=held,
         )
 
-    # --- looking ahead past calls -------------------------------------------------------------
-
-    def _effect(self, call: _Call) -> Literal["event", "none", "unsure"]:
-        """What a waiting call will bring if no earlier one changes the batch.
-
-        none: neither an event nor another batch.
-        """
-        task = call.task
-        if task.outcome is not None:
-            return "none"
-        if not call.cancels:
-            if task.hung_up:
-                return "unsure"
-            return "event" if self._slots.free or task.prompt_tokens >= self._ctx else "none"
-        if task.slot is None:
-            return "none"
-        # The slot goes to the next in the queue, if one is sure to be left there.
-        return "event" if len(self._queue) >= self._cancels else "unsure"
-
     def _boundary_at(self, at: float) -> float:
         """Where a call made at `at` takes effect."""
         if at <= self._at:
             return self._at
         return self._plan.boundary_at(at) if self._busy() else at
-
-    def _ask_twin(self, at: float) -> float | None:
-        """Let a copy of the box run: what follows a silent change of the batch is not planned."""
-        kept = (self._pricer, self._over, *(slot.segments for slot in self._slots.all()))
-        twin = copy.deepcopy(self, {id(thing): thing for thing in kept})
-        twin._over = {}  # the twin's own, for it will write there
-        events = twin.advance(at)
-        return events[0].at if events else twin.next_event_at()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -27,9 +26,6 @@ class BoxRequest:
     """Tokens of the answer, unless the context fills up first. 0 acts as 1."""
     answer_id: str
     """`content_id` under which later prompts will quote the answer."""
-
-    def __deepcopy__(self, memo: Mapping[int, object]) -> BoxRequest:
-        return self  # immutable all the way down
 
 
 class Event(NamedTuple):

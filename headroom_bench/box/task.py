@@ -72,8 +72,6 @@ class Task:
     outcome: Outcome | None = None
     times: array[float] | None = None
     """The answer's token times, set when the request is over."""
-    hung_up: bool = False
-    """A cancel was called, and perhaps has not taken effect."""
     forgotten: bool = False
     """Nothing is to be kept when it is over."""
 

@@ -87,23 +87,24 @@ def ask(box: Box, call: Call) -> None:
 
 
 def advance_checked(box: Box, to: float) -> list[Event]:
-    """Advance, and hold the forecast to what came."""
+    """Advance, and hold the forecast to what came: nothing happens before it."""
     forecast = box.next_event_at()
     events = box.advance(to)
     if events:
-        assert events[0].at == forecast
-    else:
-        assert forecast is None or forecast > to
+        assert forecast is not None
+        assert forecast <= events[0].at
     return events
 
 
 def drain(box: Box) -> list[Event]:
-    """Follow the forecasts until the box has nothing more to say."""
+    """Follow the forecasts until the box has nothing more to say; each one gets somewhere."""
     events: list[Event] = []
+    silent = 0
     while (at := box.next_event_at()) is not None:
         new = box.advance(at)
-        assert new, "a forecast without an event"
-        assert {event.at for event in new} == {at}
+        assert {event.at for event in new} <= {at}
+        silent = 0 if new else silent + 1
+        assert silent <= 24, "forecasts that lead nowhere"  # more than a case has calls
         events += new
     assert box.advance(1e6) == []
     return events
