@@ -1,4 +1,4 @@
-"""The summary as tables for a terminal."""
+"""The summary for a terminal: measured beside predicted, a block for every persona."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ _VERDICT_STYLE = {
     "right-sized": "bold green",
     "overkill": "bold cyan",
 }
+_METRICS = (
+    ("TTFT s", "ttft_s", "p95"),
+    ("first visible s", "ttfv_s", "p95"),
+    ("decode tok/s", "decode_tok_s", None),
+    ("E2E s", "e2e_s", "p95"),
+)
+"""Label, metric, and the second percentile beside p50."""
+
+Figures = Mapping[str, Any]
 
 
-def print_summary(summary: Mapping[str, Any], console: Console) -> None:
-    """Prints measured beside predicted, the verdict, limits and warnings."""
-    predicted = summary.get("predicted")
-    console.print(_persona_table(summary, predicted))
+def print_summary(summary: Figures, console: Console) -> None:
+    """Prints figures, verdicts, limits and warnings."""
+    console.print(Text(_title(summary), style="bold"))
+    console.print(_table(summary))
     _print_totals(summary, console)
-    console.print(_verdict_line("measured", summary) if predicted is None else _both(summary))
-    for limit in summary.get("limits") or []:
-        console.print(f"  {limit['limit']}: {limit['evidence']}", highlight=False)
+    console.print(_verdicts(summary))
+    _print_limits(summary, console)
     kinds = summary.get("error_kinds") or {}
     if kinds:
         told = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
@@ -33,52 +41,75 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"warning: {warning}", style="yellow"))
 
 
-def _persona_table(summary: Mapping[str, Any], predicted: Mapping[str, Any] | None) -> Table:
-    table = Table(title=_title(summary), title_justify="left", header_style="bold")
-    table.add_column("persona")
-    table.add_column("users", justify="right")
-    table.add_column("requests", justify="right")
-    table.add_column("prompt tok\n(cached) p50", justify="right")
-    table.add_column("TTFT s\np50 / p95", justify="right")
-    table.add_column("decode tok/s\np50 @ context", justify="right")
-    table.add_column("E2E s\np50 / p95", justify="right")
-    table.add_column("turns met", justify="right")
-    table.add_column("verdict")
+def _title(summary: Figures) -> str:
+    model = f" ({summary['model']})" if summary.get("model") else ""
+    return f"crowd {summary['crowd']} on {summary['target']}{model}"
+
+
+def _table(summary: Figures) -> Table:
+    predicted = summary.get("predicted")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    table.add_column("p50 / p95" if predicted is None else "measured p50 / p95", justify="right")
+    if predicted is not None:
+        table.add_column("predicted", justify="right")
+        table.add_column("ratio", justify="right")
+    table.add_column("at")
     for name, ours in summary["by_persona"].items():
-        table.add_row(name, str(ours["users"]), _requests(ours), *_figures(ours))
         theirs = predicted["by_persona"].get(name) if predicted else None
-        if theirs:
-            cells = ["  predicted", "", str(theirs["requests"]), *_figures(theirs)]
-            table.add_row(*cells, style="dim", end_section=True)
+        _add_persona(table, name, ours, theirs)
     return table
 
 
-def _title(summary: Mapping[str, Any]) -> str:
-    crowd = summary.get("crowd")
-    return f"{summary['target']}" + (f", crowd {crowd}" if crowd else "")
+def _add_persona(table: Table, name: str, ours: Figures, theirs: Figures | None) -> None:
+    table.add_row(Text(f"{name} ×{ours['users']}", style="bold"), *_counts(ours, theirs))
+    for label, metric, second in _METRICS:
+        if ours[metric]["n"] == 0 and (theirs is None or theirs[metric]["n"] == 0):
+            continue
+        cells = [f"  {label}", _pair(ours[metric], second)]
+        if theirs is not None:
+            cells += [_pair(theirs[metric], second), _ratio(ours[metric], theirs[metric])]
+        table.add_row(*cells, Text(_at(metric, ours), style="dim"))
 
 
-def _requests(figures: Mapping[str, Any]) -> str:
-    failed = figures["errors"]
-    return f"{figures['requests']} ({failed} failed)" if failed else str(figures["requests"])
+def _counts(ours: Figures, theirs: Figures | None) -> list[Text]:
+    cells = [_outcome(ours)]
+    if theirs is not None:
+        cells += [_outcome(theirs), Text("")]
+    failed = f", {ours['errors']} failed" if ours["errors"] else ""
+    return [*cells, Text(f"{ours['requests']} requests, {ours['turns']} turns{failed}")]
 
 
-def _figures(figures: Mapping[str, Any]) -> list[str]:
+def _outcome(figures: Figures) -> Text:
     share = figures["target_met_share"]
-    context = figures["prompt_tokens"]["p50"]
-    decode = _number(figures["decode_tok_s"]["p50"])
-    return [
-        f"{_whole(context)} ({_whole(figures['cached_tokens']['p50'])})",
-        _pair(figures["ttft_s"]),
-        f"{decode} @ {_whole(context)}" if context is not None else decode,
-        _pair(figures["e2e_s"]),
-        "–" if share is None else f"{share:.0%}",
-        figures["verdict"],
-    ]
+    met = "" if share is None else f"{share:.0%} met, "
+    word = figures["verdict"]
+    return Text(met).append(word, style=_VERDICT_STYLE.get(word, ""))
 
 
-def _pair(metric: Mapping[str, Any]) -> str:
-    return f"{_number(metric['p50'])} / {_number(metric['p95'])}"
+def _at(metric: str, figures: Figures) -> str:
+    """What the figure was taken at: a rate or a wait without it is no measurement."""
+    prompt = _whole(figures["prompt_tokens"]["p50"])
+    if metric == "decode_tok_s":
+        return f"{prompt} tokens of context"
+    if metric == "e2e_s":
+        return f"{_whole(figures['completion_tokens']['p50'])} generated tokens"
+    if metric == "ttft_s":
+        return f"{prompt} prompt tokens, {_whole(figures['cached_tokens']['p50'])} cached"
+    return ""
+
+
+def _pair(metric: Figures, second: str | None) -> str:
+    first = _number(metric["p50"])
+    if second is None or metric[second] is None:
+        return first
+    return f"{first} / {_number(metric[second])}"
+
+
+def _ratio(ours: Figures, theirs: Figures) -> str:
+    if ours["p50"] is None or not theirs["p50"]:
+        return "–"
+    return f"{ours['p50'] / theirs['p50']:.2f}"
 
 
 def _number(value: float | None) -> str:
@@ -91,13 +122,13 @@ def _whole(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
 
-def _print_totals(summary: Mapping[str, Any], console: Console) -> None:
+def _print_totals(summary: Figures, console: Console) -> None:
     figures, harness = summary["totals"], summary["harness"]
     line = (
-        f"{summary['requests']} requests in {summary['duration_s']:.1f} s, "
-        f"{_number(figures['completion_tok_s'])} generated tok/s, "
-        f"{_number(figures['prompt_tok_s'])} prompt tok/s, "
-        f"{_number(figures['concurrency_mean'])} in flight on average"
+        f"\n{summary['requests']} requests in {summary['duration_s']:.1f} s, "
+        f"{_number(figures['concurrency_mean'])} in flight on average; "
+        f"{_number(figures['prompt_tok_s'])} prompt and "
+        f"{_number(figures['completion_tok_s'])} generated tokens a second"
     )
     console.print(line, highlight=False)
     if harness.get("lag_p99_ms") is not None:
@@ -109,20 +140,24 @@ def _print_totals(summary: Mapping[str, Any], console: Console) -> None:
         )
 
 
-def _verdict_line(label: str, summary: Mapping[str, Any]) -> Text:
+def _verdicts(summary: Figures) -> Text:
+    predicted = summary.get("predicted")
     word = summary["verdict"]
-    line = Text(f"verdict ({label}): ")
-    return line.append(word, style=_VERDICT_STYLE.get(word, "bold"))
+    label = "predicted" if summary.get("world") == "predicted" else "measured"
+    line = Text(f"verdict ({label}): ").append(word, style=_VERDICT_STYLE.get(word, "bold"))
+    if predicted is not None:
+        word = predicted["verdict"]
+        line.append("; predicted: ").append(word, style=_VERDICT_STYLE.get(word, "bold"))
+    busy = summary["totals"].get("busy_share")
+    return line if busy is None else line.append(f"; busy {busy:.0%} of the time")
 
 
-def _both(summary: Mapping[str, Any]) -> Text:
-    line = _verdict_line("measured", summary)
-    line.append("   ")
-    line.append_text(_verdict_line("predicted", summary["predicted"]))
-    ratio = summary.get("ratio") or {}
-    shown = [
-        f"{name.replace('_', ' ')} {value:.2f}"
-        for name, value in ratio.items()
-        if value is not None
-    ]
-    return line.append(f"\nmeasured / predicted: {', '.join(shown)}") if shown else line
+def _print_limits(summary: Figures, console: Console) -> None:
+    limits = list(summary.get("limits") or [])
+    predicted = summary.get("predicted") or {}
+    seen = {row["limit"] for row in limits}
+    for row in limits:
+        console.print(f"  {row['limit']}: {row['evidence']}", highlight=False)
+    for row in predicted.get("limits") or []:
+        if row["limit"] not in seen:
+            console.print(f"  {row['limit']} (predicted): {row['evidence']}", highlight=False)
