@@ -1,0 +1,51 @@
+"""What a mock server is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_BODY_BYTES = 32 << 20
+"""Longest request body."""
+
+
+@dataclass(frozen=True, slots=True)
+class MockOptions:
+    """One mock server. Sizes are tokens; seconds are life time (wall time times `time_scale`)."""
+
+    dialect: str = "llamacpp"
+    hardware: str = "dgx-spark"
+    model: str = "gpt-oss-20b"
+    quant: str = "MXFP4"
+    runtime: str = "llama.cpp"
+    backend: str | None = None
+    """None: what the runtime uses on that hardware."""
+    slots: int = 4
+    ctx: int = 32768
+    """Context of the whole server, split over the slots."""
+    ubatch: int | None = None
+    """Prompt tokens a run over the weights; None: the runtime's default."""
+    kv_k: str = "f16"
+    kv_v: str = "f16"
+    swa_full: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any free one."""
+    journal_file: Path | None = None
+    """None: stderr."""
+    time_scale: float = 1.0
+    seed: int = 0
+    alias: str | None = None
+    """The model's name in answers; None: made of model and quant."""
+    metrics: bool = False
+    api_key: str | None = None
+    loading_s: float = 0.0
+    """How long the model loads, while every route answers 503."""
+
+    @property
+    def model_name(self) -> str:
+        return self.alias or f"{self.model}-{self.quant}.gguf"
+
+    @property
+    def ctx_per_slot(self) -> int:
+        return self.ctx // self.slots
