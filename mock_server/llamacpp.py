@@ -46,6 +46,18 @@ _TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
+_TEMPLATE_CAPS = {
+    "supports_object_arguments": False,
+    "supports_parallel_tool_calls": False,
+    "supports_preserve_reasoning": False,
+    "supports_reasoning_effort": False,
+    "supports_string_content": True,
+    "supports_system_role": True,
+    "supports_tool_calls": False,
+    "supports_tools": True,
+    "supports_typed_content": True,
+}
+
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -153,9 +165,12 @@ class LlamaCpp:
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
-            self._check_key(request)
+            if not self._may_ask(request):
+                error = _error("Invalid API Key", "authentication_error", 401)
+                return _json(request, error, 401)
             if self.service.wall.life_s() < self.loaded_at_s:
-                raise RefusedError(503, "Loading model", "unavailable_error")
+                error = _error("Loading model", "unavailable_error", 503)
+                return _json(request, error, 503)
             return await handler(request)
         except RefusedError as refusal:
             return _json(request, refusal.body(), refusal.status)
@@ -165,14 +180,13 @@ class LlamaCpp:
         except (web.HTTPNotFound, web.HTTPMethodNotAllowed):
             return _json(request, _error("File Not Found", "not_found_error", 404), 404)
 
-    def _check_key(self, request: web.Request) -> None:
+    def _may_ask(self, request: web.Request) -> bool:
         key = self._options.api_key
         if key is None or request.path in _OPEN_ROUTES:
-            return
+            return True
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         given = given or request.headers.get("X-Api-Key", "")
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), key.encode()):
-            raise RefusedError(401, "Invalid API Key", "authentication_error")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), key.encode())
 
     # --- generation ---------------------------------------------------------------------------
 
@@ -189,7 +203,7 @@ class LlamaCpp:
         ask = parse_ask(body)
         segments = [self._segmenter.segment(PROMPT_ROLE, self._prompt(body))]
         name = self._name()
-        shape = Completion(self.service, name, self._model, ask.include_usage, ask.each_timed)
+        shape = Completion(self.service, name, self._model, ask.each_timed)
         return await self._answer(request, ask, name, segments, shape)
 
     async def _native(self, request: web.Request) -> web.StreamResponse:
@@ -197,7 +211,7 @@ class LlamaCpp:
         ask = parse_ask(body)
         prompt = self._prompt(body)
         segments = [self._segmenter.segment(PROMPT_ROLE, prompt)]
-        shape = Native(self._model, prompt, self._vocabulary)
+        shape = Native(self._model, prompt, self._vocabulary, ask.return_tokens)
         return await self._answer(request, ask, self._name(), segments, shape)
 
     async def _answer(
@@ -367,15 +381,19 @@ class LlamaCpp:
             "model_ftype": self._facts.quant,
             "model_path": name,
             "modalities": {"vision": False, "video": False, "audio": False},
+            "media_marker": "<__media__>",
             "endpoint_slots": True,
             "endpoint_props": False,
             "endpoint_metrics": self._options.metrics,
             "ui": False,
+            "ui_settings": {},
             "chat_template": _TEMPLATE,
+            "chat_template_caps": _TEMPLATE_CAPS,
             "bos_token": "<|im_start|>",
             "eos_token": "<|im_end|>",
             "build_info": BUILD_INFO,
             "is_sleeping": False,
+            "cors_proxy_enabled": False,
             "mock": {
                 "time_scale": self._options.time_scale,
                 "slip_s": wall.slip_s,

@@ -39,6 +39,7 @@ class Ask:
     each_timed: bool
     progress: bool
     cache_prompt: bool
+    return_tokens: bool
     settings: dict[str, Any]
     """The generation settings as the server repeats them."""
 
@@ -78,6 +79,7 @@ def parse_ask(body: dict[str, Any]) -> Ask:
         each_timed=each_timed,
         progress=_flag(body, "return_progress", False),
         cache_prompt=_flag(body, "cache_prompt", True),
+        return_tokens=_flag(body, "return_tokens", False),
         settings=_settings(body, limit, stop, stream, each_timed),
     )
 
@@ -195,7 +197,7 @@ def _settings(
     for key in ("seed", "temperature", "top_k", "top_p", "min_p"):
         value = _number(body, key)
         if value is not None:
-            told[key] = value
+            told[key] = type(told[key])(value)
     return told | {
         "stop": list(stop),
         "max_tokens": limit,

@@ -151,15 +151,12 @@ class Chat(Shape):
 
 
 class Completion(Shape):
-    """`/v1/completions`."""
+    """`/v1/completions`, where usage comes without being asked for."""
 
-    def __init__(
-        self, service: Service, name: str, model: str, include_usage: bool, each_timed: bool
-    ) -> None:
+    def __init__(self, service: Service, name: str, model: str, each_timed: bool) -> None:
         self._service = service
         self._id = name
         self._model = model
-        self._include_usage = include_usage
         self._each_timed = each_timed
 
     def token(self, job: Job, text: str) -> bytes:
@@ -172,13 +169,11 @@ class Completion(Shape):
         return [event(self._last(job, "")), DONE]
 
     def whole(self, job: Job) -> bytes:
-        return dumps(self._last(job, job.answer.text, always=True))
+        return dumps(self._last(job, job.answer.text))
 
-    def _last(self, job: Job, text: str, *, always: bool = False) -> dict[str, Any]:
-        body = self._body(text, finish_reason(job))
-        if always or self._include_usage:
-            body["usage"] = usage(job)
-        return body | {"id": self._id, "timings": asdict(job.timings())}
+    def _last(self, job: Job, text: str) -> dict[str, Any]:
+        told = {"usage": usage(job), "id": self._id, "timings": asdict(job.timings())}
+        return self._body(text, finish_reason(job)) | told
 
     def _body(self, text: str, reason: str | None) -> dict[str, Any]:
         choice = {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
@@ -194,10 +189,11 @@ class Completion(Shape):
 class Native(Shape):
     """`/completion`, which ends without `[DONE]`."""
 
-    def __init__(self, model: str, prompt: str, vocabulary: Vocabulary) -> None:
+    def __init__(self, model: str, prompt: str, vocabulary: Vocabulary, whole_ids: bool) -> None:
         self._model = model
         self._prompt = prompt
         self._vocabulary = vocabulary
+        self._whole_ids = whole_ids
 
     def token(self, job: Job, text: str) -> bytes:
         return event(
@@ -216,7 +212,8 @@ class Native(Shape):
         return [event(self._last(job, "", []))]
 
     def whole(self, job: Job) -> bytes:
-        return dumps(self._last(job, job.answer.text, []))
+        ids = self._ids(job.answer.text) if self._whole_ids else []
+        return dumps(self._last(job, job.answer.text, ids))
 
     def _ids(self, text: str) -> list[int]:
         return [self._vocabulary.id_of(piece) for piece in split(text)]

@@ -180,8 +180,7 @@ class Service:
 
     def _seat(self, job: Job) -> None:
         """`job` was given a slot."""
-        slots = self.box.snapshot().slots
-        job.slot = next(view.index for view in slots if view.request_id == job.id)
+        job.slot = self._slot_of(job)
         seat = self._seats[job.slot]
         whole = job.cached == job.prompt_tokens - 1 and job.cached > 0
         shared = job.cached + whole
@@ -197,6 +196,14 @@ class Service:
             job.reply.admitted(job)
         if self._watch is None:
             self._watch_later()
+
+    def _slot_of(self, job: Job) -> int:
+        for view in self.box.snapshot().slots:
+            if view.request_id == job.id:
+                return view.index
+        slot = self.box.served(job.id).slot  # over in the same breath
+        assert slot is not None
+        return slot
 
     def _finish(self, job: Job, truncated: bool) -> None:
         job.truncated = truncated

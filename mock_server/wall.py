@@ -77,6 +77,8 @@ class Wall:
         """The asker of `id`, which is not over, hung up now."""
         if not self._telling:
             self.catch_up()
+        if not self._cancelling:
+            self._known = self._box.next_event_at()
         self._box.cancel(id, self._now())
         self._cancelling.add(id)
         if not self._telling:
@@ -113,8 +115,10 @@ class Wall:
         if self._due > self.box_s():
             self._arm()
             return
-        self._turn()
-        self._plan()
+        try:
+            self._turn()
+        finally:  # whatever a listener does, time goes on
+            self._plan()
 
     def _turn(self) -> None:
         """What is due happens, late or not."""

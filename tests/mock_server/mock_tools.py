@@ -1,0 +1,117 @@
+"""Runs a mock server for a test, and reads what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headroom_bench.roofline.pricer import Batch
+from mock_server.app import serve
+from mock_server.options import MockOptions
+
+CAPTURES = Path(__file__).parents[1] / "captures/llamacpp/b11549/http"
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Passes of one length, prompts at so much a token more."""
+
+    pass_time_s: float = 0.002
+    prompt_token_s: float = 0.0
+    window: int | None = None
+
+    def pass_s(self, batch: Batch) -> float:
+        read = sum(chunk.tokens for chunk in batch.chunks)
+        return self.pass_time_s + read * self.prompt_token_s
+
+    def passes_s(self, batch: Batch, k: int) -> NDArray[np.float64]:
+        return np.full(k, self.pass_s(batch))
+
+
+@asynccontextmanager
+async def running(
+    pricer: Flat | None = None, journal: Path | None = None, **options: Any
+) -> AsyncIterator[str]:
+    """A mock server in this loop; gives its URL."""
+    given = MockOptions(journal_file=journal or Path("/dev/null"), **options)
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    serving = asyncio.ensure_future(serve(given, port.set_result, pricer or Flat()))
+    await asyncio.wait((port, serving), return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    try:
+        yield f"http://127.0.0.1:{port.result()}"
+    finally:
+        serving.cancel()
+        await asyncio.wait((serving,))
+
+
+def chat(text: str = "Write two short sentences about rivers.", **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, **more}
+
+
+def events(body: bytes) -> list[Any]:
+    """The JSON of each event; `[DONE]` stays text."""
+    return [_event(block) for block in body.split(b"\n\n") if block.startswith(b"data: ")]
+
+
+def _event(block: bytes) -> Any:
+    data = block.removeprefix(b"data: ")
+    return "[DONE]" if data == b"[DONE]" else json.loads(data)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recorded answer."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    writes: list[bytes]
+    """The chunks of a streamed body, or the whole body."""
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.writes)
+
+
+def recorded(name: str) -> Recorded:
+    head, _, body = (CAPTURES / f"{name}.resp").read_bytes().partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = [(key, value.strip()) for key, _, value in (line.partition(":") for line in lines)]
+    chunked = ("Transfer-Encoding", "chunked") in headers
+    writes = list(_chunks(body)) if chunked else [body]
+    return Recorded(int(first.split()[1]), headers, writes)
+
+
+def asked(name: str) -> tuple[str, str, bytes]:
+    """Method, path and body of a recorded request."""
+    head, _, body = (CAPTURES / f"{name}.req").read_bytes().partition(b"\r\n\r\n")
+    method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
+    return method, path, body
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        if not length:
+            return
+        yield rest[:length]
+        body = rest[length + 2 :]
+
+
+def shape(value: Any) -> Any:
+    """Keys in their order, and types instead of values."""
+    if isinstance(value, dict):
+        return [(key, shape(inner)) for key, inner in value.items()]
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    return type(value).__name__

@@ -1,0 +1,85 @@
+"""Tokens are counted alike everywhere."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headroom_bench.crowd.prompts import Vocabulary as Words
+from headroom_bench.crowd.prompts import common_words, write_text
+from mock_server.answers import WORDS, write_answer
+from mock_server.prompts import TEMPLATE_TOKENS, Segmenter, content_id
+from mock_server.tokens import Vocabulary, count, split
+
+words = st.sampled_from([*common_words(), "."])
+
+
+@given(st.text())
+@settings(max_examples=200)
+def test_tokens_join_to_the_text_and_ids_lead_back(text: str) -> None:
+    vocabulary = Vocabulary()
+    pieces = split(text)
+    assert b"".join(pieces) == text.encode("utf-8", "surrogatepass")
+    assert len(pieces) == count(text)
+    assert [vocabulary.piece_of(vocabulary.id_of(piece)) for piece in pieces] == pieces
+
+
+@given(st.lists(words, min_size=1, max_size=60), st.lists(words, min_size=1, max_size=60))
+@settings(max_examples=50)
+def test_counts_add_up_on_prose(one: list[str], two: list[str]) -> None:
+    first, second = " ".join(one), " ".join(two)
+    assert count(f"{first} {second}") == count(first) + count(second)
+
+
+def test_our_own_prompts_have_the_length_asked_for() -> None:
+    vocabulary = Words(common_words(), exact=True)
+    for tokens in (1, 12, 13, 14, 200, 5000):
+        assert count(write_text("some", "salt", tokens, vocabulary)) == tokens
+
+
+def test_ids_stay_bounded() -> None:
+    vocabulary = Vocabulary()
+    for number in range(60_000):
+        vocabulary.id_of(b" %d" % number)
+    assert len(vocabulary._seen) <= 49152
+
+
+def test_words_are_single_tokens() -> None:
+    assert all(split(word) == [word.encode()] for word in WORDS)
+    assert len(set(WORDS)) == len(WORDS)
+
+
+@given(st.integers(1, 400), st.text(max_size=20))
+@settings(max_examples=50)
+def test_answers_have_their_length_and_come_back_as_they_were(tokens: int, prompt: str) -> None:
+    answer = write_answer(0, prompt, tokens, limited=True)
+    assert answer.tokens == count(answer.text) == tokens
+    again = Segmenter().segment("assistant", answer.text)
+    assert (again.tokens, again.content_id) == (tokens, content_id("assistant", answer.text))
+
+
+def test_other_prompts_get_other_answers() -> None:
+    texts = {write_answer(0, str(n), 20, limited=True).text for n in range(500)}
+    assert len(texts) == 500
+    assert write_answer(0, "a", 20, limited=True) == write_answer(0, "a", 20, limited=True)
+
+
+def test_stop_strings_cut_at_their_first_letter() -> None:
+    free = write_answer(0, "p", 100, limited=True)
+    stopped = write_answer(0, "p", 100, limited=True, stop=(".", "never said"))
+    assert stopped.text == free.text.partition(".")[0]
+    assert (stopped.ended, stopped.stopping_word, stopped.tokens) == ("word", ".", 12)
+    across = free.text[10:17]  # begins and ends inside of words
+    assert write_answer(0, "p", 100, limited=True, stop=(across,)).text == free.text[:10]
+
+
+def test_segments_cost_text_and_template() -> None:
+    segmenter = Segmenter()
+    text = " ".join(["word"] * 40)
+    asked, said = segmenter.segment("user", text), segmenter.segment("assistant", text)
+    assert (asked.tokens, said.tokens) == (40 + TEMPLATE_TOKENS, 40)
+    assert asked.content_id != said.content_id
+    assert len(asked.blocks) == 2
+    longer = segmenter.segment("user", text + " and more of it so that there are more blocks")
+    assert longer.blocks[:2] == asked.blocks
+    assert segmenter.segment("user", "other " + text).blocks[0] != asked.blocks[0]
