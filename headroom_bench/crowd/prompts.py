@@ -29,6 +29,18 @@ class Vocabulary:
     exact: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TemplateTokens:
+    """Tokens that a chat template adds around the texts of messages."""
+
+    system: int = 0
+    """Around the system message at the start."""
+    lone_turn: int = 0
+    """Around a first message with no system message before it."""
+    turn: int = 0
+    """For every other turn: around what the user says, and to open the answer."""
+
+
 @cache
 def common_words() -> tuple[str, ...]:
     """Common English words, nearly all of them one token in today's vocabularies."""

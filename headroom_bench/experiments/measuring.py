@@ -12,7 +12,7 @@ from asyncio_throttle.throttler import Throttler
 
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
-from headroom_bench.crowd.prompts import Vocabulary
+from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary
 from headroom_bench.crowd.world import Request
 from headroom_bench.errors import UserError
 from headroom_bench.live.clock import RunClock
@@ -31,13 +31,21 @@ COLLECT_AT_LEAST_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class Writing:
+    """What prompts are written with."""
+
+    vocabulary: Vocabulary
+    template: TemplateTokens
+
+
+@dataclass(frozen=True, slots=True)
 class MeasurePlan:
     """What to do to whom. Durations in life seconds."""
 
     crowd: Crowd
     origin: Origin
     headers: Mapping[str, str]
-    vocabulary: Vocabulary
+    writing: Writing
     run_id: str
     target: str
     model: str
@@ -97,7 +105,7 @@ async def measure(
         wire,
         clock,
         _asking(plan),
-        Renderer(plan.vocabulary, plan.salt),
+        Renderer(plan.writing.vocabulary, plan.writing.template, plan.salt),
         writer,
         lag,
         observers=(measured, *observers),

@@ -19,14 +19,21 @@ from headroom_bench.errors import TargetError, UserError
 from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
 from headroom_bench.experiments.interrupt import EXIT_INTERRUPTED, Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
-from headroom_bench.experiments.measuring import Measured, MeasurePlan, measure
+from headroom_bench.experiments.measuring import Measured, MeasurePlan, Writing, measure
 from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
 from headroom_bench.experiments.serving import serving
 from headroom_bench.judge.verdict import Load
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
 from headroom_bench.live.lag import HarnessHealth
-from headroom_bench.live.probe import Control, TargetFacts, probe, too_small, vocabulary_of
+from headroom_bench.live.probe import (
+    Control,
+    TargetFacts,
+    probe,
+    template_of,
+    too_small,
+    vocabulary_of,
+)
 from headroom_bench.live.wire import Origin
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress
@@ -143,13 +150,13 @@ async def _serve_and_measure(state: _State) -> None:
         ) as server:
             origin = Origin.of(server.url)
             headers = _headers(options.target)
-            vocabulary = await _get_to_know(state, origin, headers)
+            writing = await _get_to_know(state, origin, headers)
             state.journal = JournalWatch.open(
                 options.journal or options.target.journal, server.log, state.warn
             )
             exporter = _exporter(state)
             try:
-                await _measured(state, origin, headers, vocabulary, exporter)
+                await _measured(state, origin, headers, writing, exporter)
             finally:
                 if exporter is not None:
                     exporter.stop()
@@ -162,7 +169,11 @@ async def _serve_and_measure(state: _State) -> None:
 
 
 async def _measured(
-    state: _State, origin: Origin, headers: Mapping[str, str], vocabulary: Any, exporter: Any
+    state: _State,
+    origin: Origin,
+    headers: Mapping[str, str],
+    writing: Writing,
+    exporter: RunExporter | None,
 ) -> None:
     options, facts = state.options, state.facts
     assert facts is not None
@@ -171,7 +182,7 @@ async def _measured(
         crowd=options.crowd,
         origin=origin,
         headers=headers,
-        vocabulary=vocabulary,
+        writing=writing,
         run_id=state.folder.run_id,
         target=options.target.name,
         model=options.target.model or facts.model or "default",
@@ -198,8 +209,8 @@ async def _measured(
         )
 
 
-async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]) -> Any:
-    """Probes the target, warns of what will go wrong; returns the words to write with."""
+async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]) -> Writing:
+    """Probes the target, warns of what will go wrong; returns what to write prompts with."""
     options = state.options
     control = Control(origin.url, headers, options.connect_timeout_s)
     try:
@@ -207,6 +218,7 @@ async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]
             control, options.target.dialect, lambda: monotonic_ns() / 1e6
         )
         vocabulary = await vocabulary_of(control, facts.dialect)
+        template = await template_of(control, facts.dialect)
     finally:
         await control.close()
     for note in facts.notes:
@@ -219,7 +231,7 @@ async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]
     if forced and not can_force_length(facts.dialect):
         state.warn(f"a {facts.dialect} server cannot be made to write a given number of tokens")
     state.folder.write_manifest(_manifest(state, "running"))
-    return vocabulary
+    return Writing(vocabulary, template)
 
 
 def _exporter(state: _State) -> RunExporter | None:

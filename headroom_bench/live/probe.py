@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from headroom_bench.crowd.prompts import Vocabulary, common_words, write_text
+from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, common_words, write_text
 from headroom_bench.errors import TargetError
 
 CONTROL_TIMEOUT_S = 10.0
@@ -169,6 +169,40 @@ async def _adds_up(control: Control, vocabulary: Vocabulary) -> bool:
     """Whether a written text really has the length that was asked for."""
     text = write_text("check", "", 200, vocabulary)
     return len(await _pieces(control, text)) == 200
+
+
+async def template_of(control: Control, dialect: str) -> TemplateTokens:
+    """What the server's chat template adds, where it can be asked; else zeros, to be learnt."""
+    if dialect != "llamacpp":
+        return TemplateTokens()
+    system, user = ("system", "time"), ("user", "time")
+    first = await _template_extra(control, [system, user])
+    alone = await _template_extra(control, [user])
+    again = await _template_extra(control, [system, user, ("assistant", "time"), user])
+    if first is None or alone is None or again is None:
+        return TemplateTokens()
+    turn = max(0, again - first)
+    return TemplateTokens(system=max(0, first - turn), lone_turn=alone, turn=turn)
+
+
+async def _template_extra(control: Control, messages: list[tuple[str, str]]) -> int | None:
+    """Tokens of a rendered prompt beyond those of its messages' texts."""
+    chat = [{"role": role, "content": text} for role, text in messages]
+    response = await control.post("/apply-template", {"messages": chat})
+    prompt = _dict(response).get("prompt")
+    if response.status_code != 200 or not isinstance(prompt, str):
+        return None
+    whole = await _tokens(control, prompt, add_special=True)
+    texts = [await _tokens(control, text, add_special=False) for _, text in messages]
+    return whole - sum(texts) if whole and all(texts) else None
+
+
+async def _tokens(control: Control, text: str, *, add_special: bool) -> int:
+    """How many tokens a text is; 0 when the server does not say."""
+    body = {"content": text, "add_special": add_special, "parse_special": True}
+    response = await control.post("/tokenize", body)
+    tokens = _dict(response).get("tokens")
+    return len(tokens) if response.status_code == 200 and isinstance(tokens, list) else 0
 
 
 def too_small(facts: TargetFacts, needs: Iterable[tuple[str, float, float]]) -> list[str]:

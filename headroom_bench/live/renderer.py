@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headroom_bench.crowd.prompts import Vocabulary, to_messages, write_text
+from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, to_messages, write_text
 from headroom_bench.crowd.world import Request
 from headroom_bench.segments import Segment, total_tokens
 
@@ -12,25 +12,29 @@ from headroom_bench.segments import Segment, total_tokens
 class Renderer:
     """Writes prompts. Keeps each user's current conversation, so that history is sent verbatim.
 
-    The chat template adds tokens that no segment names; they are learnt from the server's own
-    counts, and the newest segment is written shorter by that much, so that whole prompts have the
-    length that was asked for.
+    The chat template adds tokens that no segment names. The system segment is written shorter by
+    its own share of them and the newest segment by the rest, so that prompts have the length that
+    was asked for; what the template really adds is learnt from the server's own counts.
     """
 
-    def __init__(self, vocabulary: Vocabulary, salt: str) -> None:
+    def __init__(self, vocabulary: Vocabulary, template: TemplateTokens, salt: str) -> None:
         self._vocabulary = vocabulary
         self._salt = salt
+        self._system_tokens = template.system
         self._shared: dict[str, str] = {}
         self._talks: dict[tuple[str, int], tuple[str, dict[str, str]]] = {}
-        self._template_tokens: dict[tuple[str, ...], int] = {}
+        self._added: dict[tuple[str, ...], int] = {
+            ("user",): template.lone_turn,
+            ("system", "user"): template.turn,
+            ("assistant", "user"): template.turn,
+        }
         self._newest_text_tokens: dict[str, int] = {}
 
     def messages(self, request: Request) -> list[dict[str, str]]:
         """The chat messages of a request."""
         texts = self._texts_of(request)
         newest = request.segments[-1]
-        template = self._template_tokens.get(_shape(request.segments), 0)
-        tokens = max(1, newest.tokens - template)
+        tokens = max(1, newest.tokens - self._added.get(_shape(request.segments), 0))
         self._newest_text_tokens[request.request_id] = tokens
         texts[newest.content_id] = self._write(newest, tokens)
 
@@ -39,7 +43,9 @@ class Renderer:
                 return texts[segment.content_id]
             home = texts if segment.content_id.startswith(request.conversation_id) else self._shared
             if segment.content_id not in home:
-                home[segment.content_id] = self._write(segment, segment.tokens)
+                opening = segment.role == "system" and segment is request.segments[0]
+                wrapped = self._system_tokens if opening else 0
+                home[segment.content_id] = self._write(segment, max(1, segment.tokens - wrapped))
             return home[segment.content_id]
 
         return to_messages(request.segments, text_of)
@@ -60,16 +66,18 @@ class Renderer:
         written = self._newest_text_tokens.pop(request.request_id, None)
         if prompt_tokens is not None and written is not None:
             rest = total_tokens(request.segments[:-1])
-            self._template_tokens[_shape(request.segments)] = max(0, prompt_tokens - rest - written)
+            self._added[_shape(request.segments)] = max(0, prompt_tokens - rest - written)
         self._texts_of(request)[f"{request.request_id}/answer"] = answer_text
 
 
 def _shape(segments: Sequence[Segment]) -> tuple[str, ...]:
-    """The roles since the last answer: what decides how many tokens the template adds."""
+    """The messages' roles since the last answer, which it includes: what decides how many tokens
+    the template adds."""
     roles: list[str] = []
     for segment in reversed(segments):
-        if segment.role == "assistant":
-            roles.append("assistant")
+        role = "user" if segment.role == "tool" else segment.role
+        if not roles or roles[0] != role:
+            roles.insert(0, role)
+        if role == "assistant":
             break
-        roles.append(segment.role)
     return tuple(roles)

@@ -11,7 +11,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -118,8 +118,7 @@ class _Connection(asyncio.Protocol):
         return self.transport is not None and not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
 
     def send(self, exchange: Exchange, head: bytes, body: bytes) -> None:
         """Starts an exchange; await `ended` next."""

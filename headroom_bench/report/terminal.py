@@ -29,7 +29,11 @@ Figures = Mapping[str, Any]
 def print_summary(summary: Figures, console: Console) -> None:
     """Prints figures, verdicts, limits and warnings."""
     console.print(Text(_title(summary), style="bold"))
-    console.print(_table(summary))
+    predicted = summary.get("predicted")
+    for name, ours in summary["by_persona"].items():
+        theirs = predicted["by_persona"].get(name) if predicted else None
+        console.print(_headline(name, ours, theirs))
+        console.print(_persona(ours, theirs))
     _print_totals(summary, console)
     console.print(_verdicts(summary))
     _print_limits(summary, console)
@@ -46,56 +50,51 @@ def _title(summary: Figures) -> str:
     return f"crowd {summary['crowd']} on {summary['target']}{model}"
 
 
-def _table(summary: Figures) -> Table:
-    predicted = summary.get("predicted")
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def _persona(ours: Figures, theirs: Figures | None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
+    table.add_column("p50 / p95", width=15)
+    table.add_column("" if theirs is None else "measured", justify="right", width=14)
+    if theirs is not None:
+        table.add_column("predicted", justify="right", width=14)
+        table.add_column("ratio", justify="right", width=5)
     table.add_column("")
-    table.add_column("p50 / p95" if predicted is None else "measured p50 / p95", justify="right")
-    if predicted is not None:
-        table.add_column("predicted", justify="right")
-        table.add_column("ratio", justify="right")
-    table.add_column("at")
-    for name, ours in summary["by_persona"].items():
-        theirs = predicted["by_persona"].get(name) if predicted else None
-        _add_persona(table, name, ours, theirs)
-    return table
-
-
-def _add_persona(table: Table, name: str, ours: Figures, theirs: Figures | None) -> None:
-    table.add_row(Text(f"{name} ×{ours['users']}", style="bold"), *_counts(ours, theirs))
     for label, metric, second in _METRICS:
         if ours[metric]["n"] == 0 and (theirs is None or theirs[metric]["n"] == 0):
             continue
-        cells = [f"  {label}", _pair(ours[metric], second)]
+        cells = [label, _pair(ours[metric], second)]
         if theirs is not None:
             cells += [_pair(theirs[metric], second), _ratio(ours[metric], theirs[metric])]
         table.add_row(*cells, Text(_at(metric, ours), style="dim"))
+    return table
 
 
-def _counts(ours: Figures, theirs: Figures | None) -> list[Text]:
-    cells = [_outcome(ours)]
-    if theirs is not None:
-        cells += [_outcome(theirs), Text("")]
+def _headline(name: str, ours: Figures, theirs: Figures | None) -> Text:
+    users = f" × {ours['users']}" if ours["users"] else ""
+    line = Text(f"\n{name}{users}", style="bold")
     failed = f", {ours['errors']} failed" if ours["errors"] else ""
-    return [*cells, Text(f"{ours['requests']} requests, {ours['turns']} turns{failed}")]
+    line.append(f"  {ours['requests']} requests, {ours['turns']} turns{failed}: ", style="not bold")
+    line.append_text(_outcome(ours))
+    if theirs is not None:
+        line.append("\npredicted: ", style="not bold").append_text(_outcome(theirs))
+    return line
 
 
 def _outcome(figures: Figures) -> Text:
     share = figures["target_met_share"]
     met = "" if share is None else f"{share:.0%} met, "
     word = figures["verdict"]
-    return Text(met).append(word, style=_VERDICT_STYLE.get(word, ""))
+    return Text(met, style="not bold").append(word, style=_VERDICT_STYLE.get(word, ""))
 
 
 def _at(metric: str, figures: Figures) -> str:
     """What the figure was taken at: a rate or a wait without it is no measurement."""
     prompt = _whole(figures["prompt_tokens"]["p50"])
     if metric == "decode_tok_s":
-        return f"{prompt} tokens of context"
+        return f"at {prompt} tokens"
     if metric == "e2e_s":
-        return f"{_whole(figures['completion_tokens']['p50'])} generated tokens"
+        return f"{_whole(figures['completion_tokens']['p50'])} generated"
     if metric == "ttft_s":
-        return f"{prompt} prompt tokens, {_whole(figures['cached_tokens']['p50'])} cached"
+        return f"{prompt} prompt, {_whole(figures['cached_tokens']['p50'])} cached"
     return ""
 
 
