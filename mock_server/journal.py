@@ -9,12 +9,23 @@ from mock_server.timings import Timings
 
 
 class Journal:
-    """Writes lines stamped with `clock` (seconds of the server's life). Line by line, so that a
-    reader who follows sees each event when it happens. A stream that breaks is given up."""
+    """Writes lines stamped with `clock` (seconds of the server's life). Whole lines, when they
+    happen, so that a reader can follow. A stream that breaks is given up."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         self._stream: TextIO | None = stream
         self._clock = clock
+        self._lines: list[str] = []
+        self._held = False
+
+    def hold(self) -> None:
+        """Keep lines until `let_go`: what one pass says is written at once, for a write a line
+        would make the pass late."""
+        self._held = True
+
+    def let_go(self) -> None:
+        self._held = False
+        self._flush()
 
     # --- the server ---------------------------------------------------------------------------
 
@@ -98,10 +109,16 @@ class Journal:
         self._write(level, f"srv  {function:>12}: {text}")
 
     def _write(self, level: str, text: str) -> None:
-        if self._stream is None:
+        self._lines.append(f"{stamp(self._clock())} {level} {text}\n")
+        if not self._held:
+            self._flush()
+
+    def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if self._stream is None or not lines:
             return
         try:
-            self._stream.write(f"{stamp(self._clock())} {level} {text}\n")
+            self._stream.write("".join(lines))
             self._stream.flush()
         except (OSError, ValueError):  # a closed pipe, a full disk: serving goes on
             self._stream = None

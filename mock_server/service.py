@@ -145,6 +145,14 @@ class Service:
 
     def _on_events(self, events: list[Event]) -> None:
         self.unix_s = b"%d" % int(time.time())
+        self._journal.hold()
+        try:
+            self._tell(events)
+        finally:
+            self._journal.let_go()
+
+    def _tell(self, events: list[Event]) -> None:
+        seats: dict[str, int] | None = None
         only_tokens = True
         for event in events:
             job = self.jobs[event.id]
@@ -156,7 +164,8 @@ class Service:
                 job.admitted_at = event.at
             elif event.kind == "cached":
                 job.cached = event.n
-                self._seat(job)
+                seats = self._seats_taken() if seats is None else seats
+                self._seat(job, seats)
             elif event.kind == "first_token":
                 job.first_token_at = job.sampled_at = event.at
                 self._token(job, event.at)
@@ -178,9 +187,13 @@ class Service:
             self._journal.generating(job.slot, job.task, job.generated, rate, recent)
             job.sampled_at, job.sampled_tokens = at, job.generated
 
-    def _seat(self, job: Job) -> None:
+    def _seat(self, job: Job, seats: dict[str, int]) -> None:
         """`job` was given a slot."""
-        job.slot = self._slot_of(job)
+        slot = seats.get(job.id)
+        if slot is None:  # over in the same breath
+            slot = self.box.served(job.id).slot
+            assert slot is not None
+        job.slot = slot
         seat = self._seats[job.slot]
         whole = job.cached == job.prompt_tokens - 1 and job.cached > 0
         shared = job.cached + whole
@@ -197,13 +210,9 @@ class Service:
         if self._watch is None:
             self._watch_later()
 
-    def _slot_of(self, job: Job) -> int:
-        for view in self.box.snapshot().slots:
-            if view.request_id == job.id:
-                return view.index
-        slot = self.box.served(job.id).slot  # over in the same breath
-        assert slot is not None
-        return slot
+    def _seats_taken(self) -> dict[str, int]:
+        views = self.box.snapshot().slots
+        return {view.request_id: view.index for view in views if view.request_id is not None}
 
     def _finish(self, job: Job, truncated: bool) -> None:
         job.truncated = truncated

@@ -72,6 +72,7 @@ class Wall:
         self.catch_up()
         self._box.submit(request, self._now())
         self._plan()
+        self.catch_up()  # an idle box admits at once; told later, it would seem late
 
     def cancel(self, id: str) -> None:  # noqa: A002
         """The asker of `id`, which is not over, hung up now."""
