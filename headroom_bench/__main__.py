@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+
+from headroom_bench.errors import EXIT_INTERRUPTED
 
 
 def main() -> None:
     """Runs the command line; every error a user can mend is one line and an exit code."""
-    try:
-        from headroom_bench.cli.app import run_app
+    signal.signal(signal.SIGINT, _end_at_once)
+    from headroom_bench.cli.app import run_app
 
-        sys.exit(run_app(sys.argv[1:]))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(4)
+    sys.exit(run_app(sys.argv[1:]))
+
+
+def _end_at_once(number: int, frame: object) -> None:  # noqa: ARG001
+    """Ctrl-C before anything needs saving; a command that has something to save says so itself.
+
+    No exception: thrown into an import it would come out as something else.
+    """
+    os.write(2, b"headroom-bench: interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+EXIT_WRONG_INPUT = 2
+EXIT_TARGET = 3
+EXIT_INTERRUPTED = 4
+
 
 class UserError(Exception):
-    """Shown as one line on stderr. `exit_code` follows the contract (2: wrong input)."""
+    """Shown as one line on stderr."""
 
-    exit_code = 2
+    exit_code = EXIT_WRONG_INPUT
 
 
 class TargetError(UserError):
     """The target could not be reached, or refused us."""
 
-    exit_code = 3
+    exit_code = EXIT_TARGET
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], hint: str = "") -> UserError:

@@ -66,9 +66,6 @@ def run_app(arguments: list[str]) -> int:
         return 0
     except typer.Exit as end:
         return end.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        print("headroom-bench: interrupted", file=sys.stderr)
-        return 4
     except Exception as why:
         if _is_usage(why):
             print(f"headroom-bench: {_one_line(_usage_message(why))}", file=sys.stderr)

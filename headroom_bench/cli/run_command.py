@@ -68,7 +68,7 @@ def run(
     """
     from rich.console import Console
 
-    from headroom_bench.errors import UserError
+    from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
     from headroom_bench.experiments.run import RunOptions
     from headroom_bench.experiments.run import run as run_experiment
     from headroom_bench.report.progress import Progress
@@ -112,9 +112,9 @@ def run(
     else:
         print_summary(outcome.summary, Console())
     notes.print(f"results in {outcome.folder}", highlight=False, markup=False, soft_wrap=True)
-    if outcome.exit_code == 3:
+    if outcome.exit_code == EXIT_TARGET:
         notes.print("headroom-bench: no request succeeded", highlight=False)
-    if outcome.exit_code == 4:
+    if outcome.exit_code == EXIT_INTERRUPTED:
         notes.print(
             "headroom-bench: interrupted; what was measured is in the folder above",
             highlight=False,

@@ -8,23 +8,24 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-EXIT_INTERRUPTED = 4
+from headroom_bench.errors import EXIT_INTERRUPTED
 
 
 class Interrupt:
-    """Catches SIGINT and SIGTERM from `install` to `restore`."""
+    """Catches SIGINT and SIGTERM from `install` to `restore`.
+
+    What must be ended is told through `on_first`; a signal that came before is told at once.
+    """
 
     def __init__(self) -> None:
         self.happened = False
-        self.on_first: Callable[[], None] | None = None
-        """Called in the event loop; set to what ends the present phase."""
+        self._on_first: Callable[[], None] | None = None
         self.on_second: Callable[[], None] | None = None
         """Called in the signal handler before the program ends: stops what we started."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._former: dict[signal.Signals, object] = {}
 
-    def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def install(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._former[number] = signal.signal(number, self._caught)
 
@@ -32,6 +33,13 @@ class Interrupt:
         for number, handler in self._former.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave us
         self._former.clear()
+
+    def on_first(self, end: Callable[[], None]) -> None:
+        """What ends the present phase; called in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._on_first = end
+        if self.happened:
+            end()
 
     def _caught(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.happened:
@@ -43,5 +51,5 @@ class Interrupt:
             self._loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:
-        if self.on_first is not None:
-            self.on_first()
+        if self._on_first is not None:
+            self._on_first()

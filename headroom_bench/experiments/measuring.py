@@ -65,7 +65,7 @@ class Measured:
 
     records: list[RequestRecord] = field(default_factory=list)
     ended_s: float = 0.0
-    """When the last answer ended, on the run's clock."""
+    """When the crowd's life ended, the last answer included, on the run's clock."""
     health: HarnessHealth | None = None
     tally: Tally = field(default_factory=Tally)
 
@@ -119,7 +119,7 @@ async def measure(
             await _live(plan, clock, world, measured, progress, collect)
     finally:
         measured.health = lag.stop()
-        measured.ended_s = max((r.end_s or 0.0 for r in measured.records), default=clock.now())
+        measured.ended_s = clock.now()
         wire.close()
         await asyncio.to_thread(writer.close)
 

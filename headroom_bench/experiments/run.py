@@ -15,9 +15,9 @@ from typing import Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
-from headroom_bench.errors import TargetError, UserError
+from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
 from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
-from headroom_bench.experiments.interrupt import EXIT_INTERRUPTED, Interrupt
+from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import Measured, MeasurePlan, Writing, measure
 from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
@@ -83,8 +83,8 @@ class _State:
     folder: RunFolder
     say: Say
     progress: Callable[[str, Callable[[], float]], Progress]
-    interrupt: Interrupt = field(default_factory=Interrupt)
-    clock: RunClock = field(default_factory=RunClock)
+    interrupt: Interrupt
+    clock: RunClock
     facts: TargetFacts | None = None
     measured: Measured = field(default_factory=Measured)
     journal: JournalWatch | None = None
@@ -105,17 +105,28 @@ def run(
         UserError: something in the options is wrong, or results cannot be written.
         TargetError: the target cannot be reached. What there is stays on disk as `failed`.
     """
+    interrupt = Interrupt()
+    interrupt.install()
+    try:
+        return _run(options, say, progress, interrupt)
+    finally:
+        interrupt.restore()
+
+
+def _run(
+    options: RunOptions,
+    say: Say,
+    progress: Callable[[str, Callable[[], float]], Progress],
+    interrupt: Interrupt,
+) -> RunOutcome:
     target = options.target
     folder = RunFolder.create(options.out, target.name, options.crowd.name, datetime.now())
-    state = _State(options, folder, say, progress, clock=RunClock(options.time_scale))
+    clock = RunClock(options.time_scale)
+    state = _State(options, folder, say, progress, interrupt, clock)
     folder.write_manifest(_manifest(state, "running"))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            state.interrupt.install(runner.get_loop())
-            try:
-                runner.run(_serve_and_measure(state))
-            finally:
-                state.interrupt.restore()
+            runner.run(_serve_and_measure(state))
         return _conclude(state)
     except BaseException as why:
         folder.write_manifest(_manifest(state, "failed", str(why)))
@@ -139,7 +150,7 @@ async def _serve_and_measure(state: _State) -> None:
     def abandon_set_up() -> None:
         task.cancel()
 
-    state.interrupt.on_first = abandon_set_up
+    state.interrupt.on_first(abandon_set_up)
     options = state.options
     try:
         async with serving(
@@ -196,16 +207,15 @@ async def _measured(
         connect_timeout_s=options.connect_timeout_s,
     )
     observers = (exporter,) if exporter is not None else ()
-
-    def when_stoppable(stop: Callable[[], None]) -> None:
-        """From here on Ctrl-C ends the crowd's life; what was measured is kept."""
-        state.interrupt.on_first = stop
-        if state.interrupt.happened:
-            stop()
-
     with state.progress(goal, state.clock.now) as progress:
         await measure(
-            plan, state.clock, state.folder, state.measured, progress, observers, when_stoppable
+            plan,
+            state.clock,
+            state.folder,
+            state.measured,
+            progress,
+            observers,
+            state.interrupt.on_first,
         )
 
 
@@ -229,7 +239,10 @@ async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]
         state.warn(warning)
     forced = options.force_lengths or any(persona.force_length for persona in personas)
     if forced and not can_force_length(facts.dialect):
-        state.warn(f"a {facts.dialect} server cannot be made to write a given number of tokens")
+        state.warn(
+            f"the {facts.dialect} dialect has no way to make a server write a given number of "
+            "tokens: answers may be shorter than asked"
+        )
     state.folder.write_manifest(_manifest(state, "running"))
     return Writing(vocabulary, template)
 
@@ -317,7 +330,7 @@ def _exit_code(state: _State) -> int:
     if state.interrupt.happened:
         return EXIT_INTERRUPTED
     records = state.measured.records
-    return TargetError.exit_code if not any(record.ok for record in records) else 0
+    return 0 if any(record.ok for record in records) else EXIT_TARGET
 
 
 def _predict_beside(state: _State, deployment: Any) -> WorldOutcome:
@@ -374,6 +387,8 @@ def _complaints(records: list[RequestRecord]) -> list[str]:
     estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
     if estimated:
         found.append(f"{estimated} answers came without usage: their tokens are counted by events")
+    if any(record.error_kind == "unauthorized" for record in records):
+        found.append("the server wants an API key: name its variable with --api-key-env VAR")
     if records and not any(record.ok for record in records):
         found.append("no request succeeded")
     return found

@@ -65,8 +65,15 @@ class Control:
 
 
 def _reason(why: BaseException) -> str:
-    text = str(why) or type(why).__name__
-    return "connection refused; is the server running?" if "refused" in text.lower() else text
+    """What the operating system said, from under what the libraries made of it."""
+    cause: BaseException | None = why
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused; is the server running?"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(why) or type(why).__name__
 
 
 async def probe(control: Control, dialect: str, clock_ms: Any) -> TargetFacts:

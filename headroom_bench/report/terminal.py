@@ -33,7 +33,9 @@ def print_summary(summary: Figures, console: Console) -> None:
     for name, ours in summary["by_persona"].items():
         theirs = predicted["by_persona"].get(name) if predicted else None
         console.print(_headline(name, ours, theirs))
-        console.print(_persona(ours, theirs))
+        table = _persona(ours, theirs)
+        if table.rows:
+            console.print(table)
     _print_totals(summary, console)
     console.print(_verdicts(summary))
     _print_limits(summary, console)

@@ -99,7 +99,8 @@ def totals(records: Sequence[RequestRecord], window_s: float) -> dict[str, float
     """Throughput over the measured window."""
     good = [record for record in records if record.ok]
     if window_s <= 0:
-        return {"prompt_tok_s": None, "completion_tok_s": None, "requests_per_s": None}
+        names = ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean")
+        return dict.fromkeys(names)
     in_flight_s = math.fsum(record.e2e_s or 0.0 for record in records)
     return {
         "prompt_tok_s": sum(record.prompt_tokens or 0 for record in good) / window_s,
