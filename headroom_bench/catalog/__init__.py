@@ -12,12 +12,12 @@ from headroom_bench.catalog.model import (
     MoE,
     Params,
     SlidingWindow,
-    find_model,
-    models,
 )
+from headroom_bench.catalog.models import find_model, is_model_file, models, twin
 from headroom_bench.catalog.network import Network, find_network, networks
 from headroom_bench.catalog.quant import Quant, find_quant, kv_value_bytes, quants
 from headroom_bench.catalog.runtime import Runtime, find_runtime, runtimes
+from headroom_bench.catalog.stored import Stored
 
 __all__ = [
     "MLA",
@@ -31,6 +31,7 @@ __all__ = [
     "Quant",
     "Runtime",
     "SlidingWindow",
+    "Stored",
     "Tflops",
     "find_hardware",
     "find_model",
@@ -38,9 +39,11 @@ __all__ = [
     "find_quant",
     "find_runtime",
     "hardware",
+    "is_model_file",
     "kv_value_bytes",
     "models",
     "networks",
     "quants",
     "runtimes",
+    "twin",
 ]

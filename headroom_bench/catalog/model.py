@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from headroom_bench.catalog._entries import (
-    Facts,
-    Names,
-    build,
-    is_own_entry,
-    read_data,
-    read_toml,
-    require_positive,
-    slug,
-)
+from headroom_bench.catalog._entries import Facts, slug
+from headroom_bench.catalog.stored import Stored
 from headroom_bench.errors import UserError
 
 DEFAULT_EXPERT_EXPONENT = 0.65
@@ -77,7 +68,7 @@ class LinearAttention:
     """Layers that keep a state of fixed size instead of a growing cache."""
 
     kind: str
-    """gated_deltanet, mamba2, kimi_delta_attention or short_conv."""
+    """gated_deltanet, mamba2, kimi_delta_attention, short_conv; mamba (1) in files only."""
     n_linear_layers: int
     n_full_attention_layers: int
     conv_kernel: int
@@ -192,6 +183,8 @@ class Model:
     estimated: bool = False
     """Some value was not confirmed by a published config; notes say which."""
     source: str = ""
+    stored: Stored | None = None
+    """The weights of the file that the model was read from, tensor by tensor."""
 
     @property
     def id(self) -> str:
@@ -205,8 +198,20 @@ class Model:
             return self.compressed_attention.window
         return self.sliding_window.window if self.sliding_window else None
 
+    @property
+    def kv_exact(self) -> bool:
+        """Whether every figure that the cache follows from was published or read from a file."""
+        return not self.estimated and self.compressed_attention is None
+
     def params(self) -> Params:
-        """Parameters by role, counted from the shape. Raises `UserError` for a partial shape."""
+        """Parameters by role, counted in the file where there is one, else from the shape.
+
+        Raises `UserError` for a partial shape.
+        """
+        return _stored_params(self, self.stored) if self.stored else _params(self)
+
+    def params_of_shape(self) -> Params:
+        """Parameters by role, counted from the shape even where there is a file."""
         return _params(self)
 
     def kv(self) -> KvShape:
@@ -231,7 +236,8 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters by role. Norms, biases and multi-token-prediction heads are not counted."""
+    """Parameters by role. Multi-token-prediction heads are not counted; norms and biases only where
+    they were counted in a file."""
 
     embedding: float
     """Rows are looked up, not streamed. A tied model's is its output matrix too."""
@@ -370,6 +376,23 @@ def _params(model: Model) -> Params:
     )
 
 
+def _stored_params(model: Model, stored: Stored) -> Params:
+    moe = model.moe
+    routed = float(stored.values("experts"))
+    return Params(
+        embedding=float(stored.values("embedding")),
+        per_layer_embedding=float(stored.values("per_layer_embedding")),
+        head=float(stored.values("output")),
+        attention=float(stored.values("attention")),
+        dense_ffn=float(stored.values("dense_ffn")),
+        routed=routed,
+        shared=float(stored.values("shared_experts")),
+        router=float(stored.values("router")),
+        other=float(stored.values("other")),
+        routed_active=routed * moe.experts_per_token / moe.n_experts if moe else 0.0,
+    )
+
+
 def _expert_params(model: Model) -> tuple[float, float, float, float]:
     """Routed, shared, router, and the share of the routed that one token uses."""
     moe = model.moe
@@ -492,54 +515,3 @@ def _per_layer_params(model: Model) -> tuple[float, float]:
     laurel = 2 * extra.laurel_rank * hidden * layers
     altup = 2 * max(extra.altup_inputs - 1, 0) * hidden * hidden
     return float(layers * extra.dim * extra.vocab_size), float(gating + laurel + altup)
-
-
-# ---- finding ------------------------------------------------------------------------------------
-
-
-@functools.cache
-def models() -> tuple[Model, ...]:
-    """All shipped models, in the order of the data file."""
-    entries = read_data("models.json")["models"]
-    return tuple(build(Model, entry, f"models.json: {entry['name']}") for entry in entries)
-
-
-@functools.cache
-def _names() -> Names:
-    return Names("model", {m.id: (m.name, m.hf_id, *m.aliases) for m in models()})
-
-
-@functools.cache
-def _by_id() -> dict[str, Model]:
-    return {model.id: model for model in models()}
-
-
-def model_from_toml(path: Path) -> Model:
-    """A user's own model: a TOML file with the keys of one entry of the data file.
-
-    Raises `UserError` naming file and field.
-    """
-    facts = read_toml(path)
-    model = build(Model, {"source": path.name, **facts}, str(path))
-    require_positive(model, str(path), "n_layers", "n_kv_heads", "head_dim")
-    if not model.partial:
-        require_positive(model, str(path), "hidden_size", "n_heads", "vocab_size")
-        if model.moe is None and not model.ffn_widths:
-            require_positive(model, str(path), "ffn_intermediate")
-    if model.moe:
-        where = f"{path}: moe"
-        require_positive(model.moe, where, "n_experts", "experts_per_token", "n_moe_layers")
-        if model.moe.experts_per_token > model.moe.n_experts:
-            raise UserError(f"{where}: experts_per_token is above n_experts")
-    return model
-
-
-def find_model(name: str) -> Model:
-    """The model meant by a name, a Hugging Face id, a unique part of either, or a TOML path.
-
-    Raises `UserError`: nothing or several things fit (the nearest are offered), or the file is
-    wrong.
-    """
-    if is_own_entry(name):
-        return model_from_toml(Path(name))
-    return _by_id()[_names().find(name)]

@@ -57,7 +57,7 @@ class Deployment:
         *,
         model: str,
         hardware: str,
-        quant: str,
+        quant: str | None = None,
         runtime: str = "llama.cpp",
         backend: str | None = None,
         kv_k: str = "f16",
@@ -67,18 +67,21 @@ class Deployment:
         ctx: int = 4096,
         swa_full: bool = False,
     ) -> Deployment:
-        """A deployment from names (or TOML paths) of catalogue entries.
+        """A deployment from names of catalogue entries, or paths of files instead of names.
 
-        `ubatch` and `backend` default to what the runtime uses on that box. Raises `UserError`.
+        `model` may be a GGUF: its tensors then say how weights are stored, and `quant` is neither
+        needed nor used. `ubatch` and `backend` default to what the runtime uses on that box.
+        Raises `UserError`.
         """
+        found = find_model(model)
         box, server = find_hardware(hardware), find_runtime(runtime)
         engine = backend or default_backend(box, server.id)
         if engine not in BACKENDS:
             raise unknown_name("backend", engine, BACKENDS)
         deployment = cls(
-            model=find_model(model),
+            model=found,
             hardware=box,
-            quant=_stored_as(find_quant(quant), server),
+            quant=quant_of(found, quant, server),
             runtime=server,
             backend=engine,
             constants=constants_for(box, server.id, engine),
@@ -132,8 +135,17 @@ def default_ubatch(runtime: Runtime, hardware: Hardware) -> int:
     return {"mlx": 2048, "tensorrt-llm": 8192}.get(runtime.id, 512)
 
 
-def _stored_as(quant: Quant, runtime: Runtime) -> Quant:
-    """gpt-oss's MXFP4 leaves other tensors at 8 bits in GGUF files, at 16 in safetensors."""
+def quant_of(model: Model, name: str | None, runtime: Runtime) -> Quant:
+    """How the weights are stored: as the model's file has them, else as `name` says.
+
+    gpt-oss's MXFP4 leaves other tensors at 8 bits in GGUF files, at 16 in safetensors.
+    Raises `UserError`: an unknown name, or none where there is no file.
+    """
+    if model.stored:
+        return model.stored.quant()
+    if name is None:
+        raise UserError(f"{model.name}: how its weights are stored is not known; give --quant")
+    quant = find_quant(name)
     if quant.name == "MXFP4" and runtime.id in ("vllm", "sglang", "tensorrt-llm"):
         return find_quant("MXFP4 (safetensors)")
     return quant

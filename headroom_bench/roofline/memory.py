@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.roofline.kv import KvBytes
 
 OVERHEAD_GB = 0.8
 """Framework and device context (Methodology page, section 1)."""
@@ -41,10 +42,7 @@ def weights_gb(params_b: float, bits_per_weight: float) -> float:
 
 
 def kv_gb(deployment: Deployment, slots: int, ctx: int) -> float:
-    """Cache of `slots` sequences of `ctx` tokens each, and their recurrent states.
-
-    Window layers keep the window and one ubatch, as llama.cpp allocates them.
-    """
+    """Cache of `slots` sequences of `ctx` tokens each, and their recurrent states."""
     return slots * _per_slot_bytes(deployment, ctx) / 1e9
 
 
@@ -63,10 +61,17 @@ def fit(deployment: Deployment) -> Fit:
     )
 
 
-def _per_slot_bytes(deployment: Deployment, ctx: int) -> float:
-    kv = deployment.kv()
-    inside = min(ctx, (kv.window_tokens or 0) + deployment.ubatch)
+def sequence_bytes(kv: KvBytes, ctx: int, ubatch: int) -> float:
+    """Cache and state of one sequence of `ctx` tokens.
+
+    Window layers keep the window and one ubatch, as llama.cpp allocates them.
+    """
+    inside = min(ctx, (kv.window_tokens or 0) + ubatch)
     return kv.full * ctx + kv.window * inside + kv.state
+
+
+def _per_slot_bytes(deployment: Deployment, ctx: int) -> float:
+    return sequence_bytes(deployment.kv(), ctx, deployment.ubatch)
 
 
 def _longest_context(deployment: Deployment, room_gb: float) -> int:

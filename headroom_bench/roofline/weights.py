@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from headroom_bench.catalog import Model, Quant
+from headroom_bench.catalog import Model, Quant, Stored
 
 _Q6_K_BPW = 6.5625
 _Q8_0_BPW = 8.5
@@ -73,10 +73,13 @@ def role_bits(model: Model, quant: Quant) -> RoleBits:
 
 @functools.cache
 def weight_bytes(model: Model, quant: Quant) -> WeightBytes:
-    """Bytes by role, from the model's shape and the widths by role.
+    """Bytes by role: as the model's file stores them, else from its shape and the widths by role.
 
-    Raises `UserError` for a model whose shape is only partly published.
+    Where there is a file its tensors count and `quant` does not. Raises `UserError` for a model
+    whose shape is only partly published.
     """
+    if model.stored:
+        return _bytes_in_file(model, model.stored)
     params, bits = model.params(), role_bits(model, quant)
     tables = (params.embedding + params.per_layer_embedding) * bits.tables / 8
     body = (params.body_always - params.router) * bits.body / 8 + params.router * bits.router / 8
@@ -86,6 +89,21 @@ def weight_bytes(model: Model, quant: Quant) -> WeightBytes:
     return WeightBytes(
         total=tables + params.head * bits.head / 8 + body + routed,
         always_read=body + head,
+        head=head,
+        routed=routed,
+        one_expert=routed / (moe.n_moe_layers * moe.n_experts) if moe else 0.0,
+        moe_layers=moe.n_moe_layers if moe else 0,
+    )
+
+
+def _bytes_in_file(model: Model, stored: Stored) -> WeightBytes:
+    """Blocks that predict further tokens are in memory; an ordinary pass does not read them."""
+    head = float(stored.size_bytes("output") or stored.size_bytes("embedding"))
+    always = stored.size_bytes("attention", "dense_ffn", "shared_experts", "router", "other")
+    routed, moe = float(stored.size_bytes("experts")), model.moe
+    return WeightBytes(
+        total=float(stored.size_bytes()),
+        always_read=always + head,
         head=head,
         routed=routed,
         one_expert=routed / (moe.n_moe_layers * moe.n_experts) if moe else 0.0,

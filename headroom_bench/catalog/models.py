@@ -1,0 +1,100 @@
+"""Finding a model: by a name of the catalogue, or in a file of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+
+from headroom_bench.catalog._entries import Names, build, read_data, read_toml
+from headroom_bench.catalog.checks import checked
+from headroom_bench.catalog.model import Model
+from headroom_bench.errors import UserError
+
+_FILES = (".toml", ".json", ".gguf")
+
+
+@functools.cache
+def models() -> tuple[Model, ...]:
+    """All shipped models, in the order of the data file."""
+    entries = read_data("models.json")["models"]
+    return tuple(build(Model, entry, f"models.json: {entry['name']}") for entry in entries)
+
+
+@functools.cache
+def _names() -> Names:
+    return Names("model", {m.id: (m.name, m.hf_id, *m.aliases) for m in models()})
+
+
+@functools.cache
+def _by_id() -> dict[str, Model]:
+    return {model.id: model for model in models()}
+
+
+def is_model_file(name: str) -> bool:
+    """Whether what a user typed is a path rather than a name."""
+    return name.lower().endswith(_FILES)
+
+
+def find_model(name: str) -> Model:
+    """The model meant by a name, a Hugging Face id, a unique part of either, or a file.
+
+    Files: GGUF (its header is read, never the weights; of a split one any part), a Hugging Face
+    `config.json`, or TOML with the keys of one catalogue entry.
+    Raises `UserError`: nothing or several things fit (the nearest are offered), or the file does
+    not exist or is wrong.
+    """
+    if not is_model_file(name):
+        return _by_id()[_names().find(name)]
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"model file {name!r} does not exist")
+    if path.suffix.lower() == ".toml":
+        return model_from_toml(path)
+    return _with_fitted_facts(_read_file(path))
+
+
+def model_from_toml(path: Path) -> Model:
+    """A user's own model: a TOML file with the keys of one entry of the data file.
+
+    Raises `UserError` naming file and field.
+    """
+    facts = read_toml(path)
+    return checked(build(Model, {"source": path.name, **facts}, str(path)), str(path))
+
+
+def twin(model: Model) -> Model | None:
+    """The catalogue's entry of the same shape, whatever its name; the first where several are."""
+    return next((entry for entry in models() if _outline(entry) == _outline(model)), None)
+
+
+def _read_file(path: Path) -> Model:
+    """Readers are imported here: few commands are given a file."""
+    if path.suffix.lower() == ".gguf":
+        from headroom_bench.catalog.gguf_shape import model_from_gguf
+
+        return model_from_gguf(path)
+    from headroom_bench.catalog.hf_config import model_from_config
+
+    return model_from_config(path)
+
+
+def _with_fitted_facts(model: Model) -> Model:
+    """With the expert exponent that was fitted for this shape: no file knows it."""
+    known = twin(model)
+    if model.moe is None or known is None or known.moe is None:
+        return model
+    moe = dataclasses.replace(model.moe, expert_exponent=known.moe.expert_exponent)
+    return dataclasses.replace(model, moe=moe)
+
+
+def _outline(model: Model) -> tuple[object, ...]:
+    """What tells shapes apart. The vocabulary is left out: files pad it."""
+    moe, linear = model.moe, model.linear_attention
+    return (
+        model.n_layers, model.hidden_size, model.n_heads, model.head_dim,
+        model.kv().full_bytes(), model.kv().window_bytes(),
+        (moe.n_experts, moe.experts_per_token, moe.moe_intermediate) if moe else None,
+        (linear.kind, linear.n_linear_layers) if linear else None,
+        None if moe else model.ffn_intermediate,
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""A GGUF's header says what the catalogue says of the model, and what the file really stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from catalog_shapes import shape
+from gguf_files import gguf_of, write_gguf
+
+from headroom_bench.catalog import find_model, twin
+from headroom_bench.catalog.gguf_header import read_gguf
+
+ARCHITECTURES = {
+    "Llama 3.1 8B Instruct": "llama",
+    "Qwen3 8B": "qwen3",
+    "gpt-oss 120B": "gpt-oss",
+    "Qwen3 30B-A3B": "qwen3moe",
+    "Qwen3-Next 80B-A3B Instruct": "qwen3next",
+    "Qwen3.5 35B-A3B": "qwen35moe",
+    "DeepSeek-V3 671B": "deepseek2",
+    "GLM-4.5-Air 106B-A12B": "glm4moe",
+    "Gemma 3 12B it": "gemma3",
+    "Gemma 4 26B-A4B it": "gemma4",
+    "Nemotron 3 Nano 30B-A3B": "nemotron_h_moe",
+    "Nemotron 3 Super 120B-A12B": "nemotron_h_moe",
+    "Nemotron Nano 9B v2": "nemotron_h",
+    "Falcon-H1 34B Instruct": "falcon-h1",
+    "Granite 4.0 H-Small 32B-A9B": "granitehybrid",
+    "LFM2 8B-A1B": "lfm2moe",
+    "Kimi Linear 48B-A3B Instruct": "kimi-linear",
+}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_reading_a_header_gives_the_catalogues_shape(tmp_path: Path, name: str) -> None:
+    entry = find_model(name)
+    file = write_gguf(tmp_path / "model.gguf", *gguf_of(entry, ARCHITECTURES[name]))
+    read = find_model(str(file))
+    assert read.stored
+    assert shape(read) == shape(entry)
+    assert read.kv() == entry.kv()
+    assert read.kv_exact
+    assert twin(read)
+    counted, computed = read.params(), entry.params()
+    assert counted.routed == computed.routed
+    assert counted.routed_active == computed.routed_active
+    assert counted.head == computed.head
+    assert counted.router == computed.router
+    assert counted.attention == pytest.approx(computed.attention, rel=0.01)
+    assert counted.total == pytest.approx(computed.total, rel=0.002)
+
+
+def test_the_real_small_model(smollm2: Path) -> None:
+    read, entry = find_model(str(smollm2)), find_model("SmolLM2-135M-Instruct")
+    assert shape(read) == shape(entry)
+    assert read.stored
+    # The file named Q4_1 holds its largest tensor in 8 bits.
+    assert list(read.stored.by_type()) == ["Q4_1", "Q8_0", "F32"]
+    assert read.stored.file_bytes == smollm2.stat().st_size
+    assert read.stored.size_bytes() == pytest.approx(smollm2.stat().st_size, rel=0.02)
+    assert read.params().total == 134_515_008
+    assert read.params_of_shape() == entry.params()
+
+
+def test_parts_of_a_split_file_are_one_model(tmp_path: Path) -> None:
+    entry = find_model("Llama 3.1 8B")
+    metadata, tensors = gguf_of(entry, "llama")
+    thirds = [tensors[:100], tensors[100:200], tensors[200:]]
+    files = []
+    for number, part in enumerate(thirds):
+        told = {"split.no": number, "split.count": 3, "split.tensors.count": len(tensors)}
+        name = f"m-{number + 1:05d}-of-00003.gguf"
+        files.append(
+            write_gguf(tmp_path / name, {**(metadata if not number else {}), **told}, part)
+        )
+    for file in files:
+        read = find_model(str(file))
+        assert shape(read) == shape(entry)
+        assert read.stored
+        assert read.stored.file_bytes == sum(file.stat().st_size for file in files)
+
+
+def test_a_file_by_the_gguf_package_is_read_alike(tmp_path: Path) -> None:
+    gguf, numpy = pytest.importorskip("gguf"), pytest.importorskip("numpy")
+    file = tmp_path / "small.gguf"
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(64)
+    writer.add_embedding_length(256)
+    writer.add_feed_forward_length(512)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_token_list(["a", "b", "c"])
+    writer.add_array("llama.some_flags", [True, False])
+    shapes = {
+        "token_embd": (3, 256),
+        "blk.0.attn_q": (256, 256),
+        "blk.0.attn_k": (128, 256),
+        "blk.0.attn_v": (128, 256),
+        "blk.0.attn_output": (256, 256),
+        "blk.0.ffn_gate": (512, 256),
+        "blk.0.ffn_up": (512, 256),
+        "blk.0.ffn_down": (256, 512),
+    }
+    kinds = [gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.F16]
+    for number, (name, rows) in enumerate(shapes.items()):
+        kind = kinds[number % 2]
+        values = numpy.zeros(rows, dtype=numpy.float32)
+        writer.add_tensor(f"{name}.weight", gguf.quants.quantize(values, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    ours, theirs = read_gguf(file), gguf.GGUFReader(file)
+    assert [(t.name, t.type.name, t.size_bytes) for t in ours.tensors] == [
+        (t.name, t.tensor_type.name, t.n_bytes) for t in theirs.tensors
+    ]
+    assert ours.metadata["llama.some_flags"] == (True, False)
+    model = find_model(str(file))
+    assert (model.n_layers, model.head_dim, model.n_kv_heads, model.vocab_size) == (1, 64, 2, 3)
+
+
+def test_type_sizes_are_those_of_the_gguf_package() -> None:
+    gguf = pytest.importorskip("gguf")
+    from headroom_bench.catalog.ggml_types import GGML_TYPES
+
+    theirs = {int(kind): (kind.name, *sizes) for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
+    ours = {number: (k.name, k.block, k.block_bytes) for number, k in GGML_TYPES.items()}
+    assert {n: theirs[n] for n in ours.keys() & theirs.keys()} == {
+        n: ours[n] for n in ours.keys() & theirs.keys()
+    }
+    assert len(ours.keys() & theirs.keys()) > 30
+
+
+def test_experts_written_one_by_one_are_experts(tmp_path: Path) -> None:
+    entry = find_model("Mixtral 8x7B")
+    assert entry.moe
+    metadata, tensors = gguf_of(entry, "llama")
+    apart = []
+    for tensor in tensors:
+        if "_exps" not in tensor.name:
+            apart.append(tensor)
+            continue
+        stem = tensor.name.replace("_exps.weight", "")
+        apart += [
+            tensor._replace(name=f"{stem}.{i}.weight", shape=tensor.shape[:2])
+            for i in range(entry.moe.n_experts)
+        ]
+    read = find_model(str(write_gguf(tmp_path / "old.gguf", metadata, apart)))
+    assert read.params().routed == entry.params().routed
+    assert read.moe
+    assert read.moe.n_experts == 8
