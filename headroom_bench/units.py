@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from headroom_bench.errors import UserError
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", re.IGNORECASE)
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(ki|mi|gi|k|m|g)?", re.IGNORECASE)
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)", re.IGNORECASE | re.ASCII)
+_PIECES = re.compile(rf"{_PIECE.pattern}(?:\s*{_PIECE.pattern})*", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(ki|mi|gi|k|m|g)?", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -19,10 +22,12 @@ def parse_duration_s(text: str, what: str = "duration") -> float:
         UserError: the text is none of these, or is zero.
     """
     compact = text.strip()
-    pieces = list(_DURATION.finditer(compact))
-    if not pieces or "".join(p.group(0) for p in pieces) != compact:
+    if _NUMBER.fullmatch(compact):
+        seconds = float(compact)
+    elif _PIECES.fullmatch(compact):
+        seconds = sum(float(n) * _SECONDS[unit.lower()] for n, unit in _PIECE.findall(compact))
+    else:
         raise UserError(f"{what} {text!r} is not a duration; write 30s, 5m or 1.5h")
-    seconds = sum(float(p.group(1)) * _SECONDS[(p.group(2) or "").lower()] for p in pieces)
     if seconds <= 0:
         raise UserError(f"{what} {text!r} must be longer than nothing")
     return seconds
@@ -35,8 +40,9 @@ def parse_size(text: str, what: str = "size") -> int:
         UserError: the text is none of these, or is not a whole number above zero.
     """
     match = _SIZE.fullmatch(text.strip())
-    value = float(match.group(1)) * _FACTORS[(match.group(2) or "").lower()] if match else 0.0
-    if value < 1 or value != int(value):
+    # Exact: 4.003k is 4,003, whatever floats make of the product.
+    value = Fraction(match[1]) * _FACTORS[(match[2] or "").lower()] if match else Fraction(0)
+    if value < 1 or value.denominator != 1:
         raise UserError(f"{what} {text!r} is not a size; write 2000, 32k or 128Ki")
     return int(value)
 
