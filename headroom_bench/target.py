@@ -136,7 +136,7 @@ def _read_start(table: Table | None) -> StartSpec | None:
         health=table.text("health", "/health"),
         stop=tuple(stop) if stop else None,
         model_file=table.text("model_file", None),
-        port=table.whole("port", 0),
+        port=table.whole("port", 0, most=65_535),
         ready_timeout_s=table.number("ready_timeout_s", 120.0, least=0.1),
     )
     table.done()

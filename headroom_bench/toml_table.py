@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headroom_bench.errors import UserError
 
+Key = tuple[str | int, ...]
+"""Where a value stands: names of fields and tables, and places in arrays (0-based)."""
+Places = Mapping[Key, tuple[Path, int]]
+"""File and line of every key."""
+
 
 class Table:
-    """One table of a TOML file. Getters check types; `done()` refuses fields nobody asked for."""
+    """One table of a TOML file. Getters check types; `done()` refuses fields nobody asked for.
 
-    def __init__(self, data: Mapping[str, Any], path: Path, text: str, prefix: str = "") -> None:
+    Getters take `default`; without one the field must be there. All raise UserError.
+    """
+
+    def __init__(
+        self, data: Mapping[str, Any], path: Path, places: Places, own: Key = (), label: str = ""
+    ) -> None:
         self._data = dict(data)
         self._path = path
-        self._text = text
-        self._prefix = prefix
+        self._places = places
+        self._own = own
+        self._label = label
         self._used: set[str] = set()
 
     @property
     def path(self) -> Path:
         return self._path
-
-    @property
-    def source_text(self) -> str:
-        """The whole file, for finding lines."""
-        return self._text
 
     def as_dict(self) -> dict[str, Any]:
         return dict(self._data)
@@ -37,23 +45,32 @@ class Table:
         return field in self._data
 
     def error(self, field: str, problem: str) -> UserError:
-        """A `UserError` that says where `field` stands."""
-        line = self._line_of(field)
-        where = f"{self._path}:{line}" if line else str(self._path)
-        return UserError(f"{where}: {self._prefix}{field}: {problem}")
+        """A `UserError` that says where `field` stands, or its table where it is missing."""
+        key: Key = (*self._own, field)
+        while key and key not in self._places:
+            key = key[:-1]
+        path, line = self._places.get(key, (self._path, 0))
+        where = f"{path}:{line}" if line else str(path)
+        return UserError(f"{where}: {self._label}{field}: {problem}")
 
-    def _line_of(self, field: str) -> int | None:
-        pattern = re.compile(rf"(?:^|[{{,\s.\"']){re.escape(field)}[\"']?\s*=")
-        header = re.compile(rf"^\s*\[+\s*{re.escape(self._prefix + field)}\s*\]+")
-        opened = re.compile(rf"^\s*\[+\s*{re.escape(self._prefix.rstrip('.'))}\s*\]+")
-        inside = not self._prefix
-        for number, line in enumerate(self._text.splitlines(), start=1):
-            if header.search(line):
-                return number
-            inside = inside or bool(opened.search(line)) or self._prefix.rstrip(".") in line
-            if inside and pattern.search(line):
-                return number
-        return None
+    def overlaid(self, over: Table, deep: Iterable[str]) -> Table:
+        """This root table with the fields of `over` in place of its own; tables named in `deep` are
+        merged field by field. Errors tell the file that a field came from."""
+        deep = set(deep)
+        data = self.as_dict()
+        places = dict(self._places)
+        for field, value in over.as_dict().items():
+            mine = data.get(field)
+            if field in deep and isinstance(value, dict) and isinstance(mine, dict):
+                data[field] = {**mine, **value}
+            else:
+                data[field] = value
+                places = {key: place for key, place in places.items() if key[:1] != (field,)}
+        depth = len(over._own)
+        for key, place in over._places.items():
+            if key[:depth] == over._own and len(key) > depth:
+                places[key[depth:]] = place
+        return Table(data, self._path, places)
 
     def _get(self, field: str, kinds: tuple[type, ...], wanted: str, default: Any) -> Any:
         self._used.add(field)
@@ -73,19 +90,25 @@ class Table:
         return self._get(field, (bool,), "true or false", default)
 
     def number(
-        self, field: str, default: Any = ..., *, least: float = 0.0, most: float = float("inf")
+        self, field: str, default: Any = ..., *, least: float = 0.0, most: float = math.inf
     ) -> Any:
+        """A finite number within the bounds."""
         value = self._get(field, (int, float), "a number", default)
-        if value is not default and not least <= value <= most:
-            bounds = f"at least {least:g}" if most == float("inf") else f"{least:g} to {most:g}"
-            raise self.error(field, f"{value!r} is out of range; it must be {bounds}")
+        self._check_range(field, value, default, least, most)
         return value
 
-    def whole(self, field: str, default: Any = ..., *, least: int = 0) -> Any:
+    def whole(
+        self, field: str, default: Any = ..., *, least: int = 0, most: float = math.inf
+    ) -> Any:
         value = self._get(field, (int,), "a whole number", default)
-        if value is not default and value < least:
-            raise self.error(field, f"{value!r} is out of range; it must be at least {least}")
+        self._check_range(field, value, default, least, most)
         return value
+
+    def _check_range(self, field: str, value: Any, default: Any, least: float, most: float) -> None:
+        if value is default or (least <= value <= most and value < math.inf):
+            return
+        bounds = f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
+        raise self.error(field, f"{value!r} is out of range; it must be {bounds}")
 
     def choice(self, field: str, options: Iterable[str], default: Any = ...) -> Any:
         allowed = tuple(options)
@@ -101,17 +124,21 @@ class Table:
         return value
 
     def table(self, field: str) -> Table | None:
+        """The table in `field`; None where there is none."""
         value = self._get(field, (dict,), "a table", None)
-        if value is None:
-            return None
-        return Table(value, self._path, self._text, f"{self._prefix}{field}.")
+        return None if value is None else self._below(value, field)
 
     def tables(self, field: str) -> Iterator[Table]:
+        """The tables of an array; nothing where there is none."""
         value = self._get(field, (list,), f"tables headed [[{field}]]", [])
-        for item in value:
+        for number, item in enumerate(value):
             if not isinstance(item, dict):
                 raise self.error(field, f"{item!r} is not a table headed [[{field}]]")
-            yield Table(item, self._path, self._text, f"{self._prefix}{field}.")
+            yield self._below(item, field, number)
+
+    def _below(self, data: Mapping[str, Any], *key: str | int) -> Table:
+        label = f"{self._label}{key[0]}."
+        return Table(data, self._path, self._places, (*self._own, *key), label)
 
     def raw(self, field: str) -> Any:
         """The value as it stands, for fields whose shape the caller checks."""
@@ -130,7 +157,7 @@ def read_toml(path: Path) -> Table:
     """The root table of a TOML file.
 
     Raises:
-        UserError: unreadable, not UTF-8, or not TOML (with line and column).
+        UserError: unreadable, not UTF-8, or not TOML (with its line).
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -144,6 +171,107 @@ def read_toml(path: Path) -> Table:
 def parse_toml(text: str, path: Path) -> Table:
     """The root table of a TOML text; `path` names it in errors."""
     try:
-        return Table(tomllib.loads(text), path, text)
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as why:
-        raise UserError(f"{path}: is not valid TOML: {why}") from None
+        told = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", str(why), re.DOTALL)
+        last = text.count("\n") + 1
+        line, problem = (told[2], told[1]) if told else (last, str(why))
+        raise UserError(f"{path}:{line}: is not valid TOML: {problem}") from None
+    return Table(data, path, {key: (path, line) for key, line in _Lines(text).found.items()})
+
+
+_TOKEN = re.compile(
+    r"""(?P<skip>[ \t\r]+|\#[^\n]*)
+    |(?P<quoted>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')
+    |(?P<mark>[\[\]{}=,.\n])
+    |(?P<bare>[^\s\[\]{}=,.\#"']+)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+class _Lines:
+    """The line of every key of a TOML text that is known to be valid: `tomllib` tells none."""
+
+    def __init__(self, text: str) -> None:
+        self.found: dict[Key, int] = {}
+        self._tokens: list[tuple[str, int]] = []
+        line = 1
+        for match in _TOKEN.finditer(text):
+            if match.lastgroup != "skip":
+                self._tokens.append((match[0], line))
+            line += match[0].count("\n")
+        self._at = 0
+        self._read()
+
+    def _peek(self) -> str:
+        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
+
+    def _note(self, key: Key) -> Key:
+        self.found.setdefault(key, self._tokens[self._at][1])
+        return key
+
+    def _read(self) -> None:
+        table: Key = ()
+        arrays: Counter[Key] = Counter()
+        while (token := self._peek()) != "":
+            if token == "\n":
+                self._at += 1
+            elif token == "[":
+                table = self._header(arrays)
+            else:
+                self._pair(table)
+
+    def _header(self, arrays: Counter[Key]) -> Key:
+        start = self._at
+        many = self._tokens[start + 1][0] == "["
+        self._at += 2 if many else 1
+        names = self._names("]")
+        after, self._at = self._at + (2 if many else 1), start
+        key: Key = ()
+        for depth, name in enumerate(names):
+            key = self._note((*key, name))
+            if many and depth == len(names) - 1:
+                arrays[key] += 1
+            if key in arrays:
+                key = self._note((*key, arrays[key] - 1))
+        self._at = after
+        return key
+
+    def _names(self, end: str) -> list[str]:
+        """The parts of a dotted key; stops at `end`."""
+        names = []
+        while (token := self._peek()) != end:
+            if token != ".":
+                names.append(
+                    str(tomllib.loads(f"k = {token}")["k"]) if token[0] in "\"'" else token
+                )
+            self._at += 1
+        return names
+
+    def _pair(self, table: Key) -> None:
+        start = self._at
+        names = self._names("=")
+        after, self._at = self._at + 1, start
+        key = table
+        for name in names:
+            key = self._note((*key, name))
+        self._at = after
+        self._value(key)
+
+    def _value(self, key: Key) -> None:
+        opening = self._peek()
+        if opening not in ("[", "{"):
+            while self._peek() not in ("", "\n", ",", "]", "}"):
+                self._at += 1
+            return
+        self._at += 1
+        number = 0
+        while (token := self._peek()) not in ("]", "}"):
+            if token in (",", "\n"):
+                self._at += 1
+            elif opening == "{":
+                self._pair(key)
+            else:
+                self._value(self._note((*key, number)))
+                number += 1
+        self._at += 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 from headroom_bench.crowd.persona import Persona, load_persona, read_persona
 from headroom_bench.errors import UserError
@@ -82,7 +82,9 @@ def read_crowd(table: Table) -> Crowd:
     table.done()
     if not groups:
         raise table.error("group", "is missing; add a [[group]] with a persona and a count")
-    _refuse_namesakes(table, groups)
+    namesake = _namesake(groups)
+    if namesake is not None:
+        raise table.error("group", f"{namesake}; give one another name in its overrides")
     return Crowd(name, seed, groups)
 
 
@@ -92,61 +94,49 @@ def _read_group(table: Table) -> Group:
     link = table.text("link", None)
     overrides = table.table("overrides")
     table.done()
+    path = _persona_path(name, table)
+    persona = read_toml(path)
+    if overrides is not None:
+        persona = persona.overlaid(overrides, deep=("device", "target"))
+    read = read_persona(persona)
+    return Group(replace(read, link=link) if link else read, count)
+
+
+def _persona_path(name: str, table: Table) -> Path:
+    """A persona's file: beside the crowd's, the user's own, or a shipped one."""
+    beside = table.path.parent / name
+    if name.endswith(".toml") and beside.is_file():
+        return beside
     try:
-        persona = _overridden(name, table, overrides)
+        return find_file("persona", name, shipped_dir("personas"))
     except UserError as why:
         raise table.error("persona", str(why)) from None
-    return Group(replace(persona, link=link) if link else persona, count)
 
 
-def _overridden(name: str, table: Table, overrides: Table | None) -> Persona:
-    beside = table.path.parent / name
-    path = find_file(
-        "persona",
-        str(beside) if name.endswith(".toml") and beside.is_file() else name,
-        shipped_dir("personas"),
-    )
-    if overrides is None:
-        return load_persona(str(path))
-    original = read_toml(path)
-    merged = _merge(original.as_dict(), overrides.as_dict())
-    merged.setdefault("name", path.stem)
-    return read_persona(Table(merged, path, original.source_text))
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `over` replace those of `base`; the tables `device` and `target` are merged."""
-    merged = dict(base)
-    for field, value in over.items():
-        nested = field in ("device", "target") and isinstance(value, dict)
-        merged[field] = {**merged.get(field, {}), **value} if nested else value
-    return merged
-
-
-def _refuse_namesakes(table: Table, groups: Sequence[Group]) -> None:
+def _namesake(groups: Sequence[Group]) -> str | None:
+    """What is wrong where two different personas share a name, and so would share request ids."""
     seen: dict[str, Persona] = {}
     for group in groups:
-        known = seen.setdefault(group.persona.name, group.persona)
-        if known != group.persona:
-            raise table.error(
-                "group",
-                f"two different personas are both named {known.name!r}; "
-                "give one another name in its overrides",
-            )
+        if seen.setdefault(group.persona.name, group.persona) != group.persona:
+            return f"two different personas are both named {group.persona.name!r}"
+    return None
 
 
 def crowd_of(personas: Sequence[str], seed: int) -> Crowd:
     """A crowd from command-line words such as `chat-reader:5`.
 
     Raises:
-        UserError: a word is not NAME:N.
+        UserError: a word is not NAME:N, or two different personas share a name.
     """
     groups = []
     for word in personas:
         name, separator, count = word.rpartition(":")
-        if not separator or not count.isdigit() or int(count) < 1:
+        if not separator or not count.isdecimal() or int(count) < 1:
             raise UserError(f"--persona {word!r} is not NAME:N; write chat-reader:5")
         groups.append(Group(load_persona(name), int(count)))
+    namesake = _namesake(groups)
+    if namesake is not None:
+        raise UserError(f"--persona: {namesake}; give one another name in its file")
     label = "+".join(f"{group.persona.name}x{group.count}" for group in groups)
     return Crowd(label, seed, tuple(groups))
 

@@ -14,13 +14,15 @@ from typing import Literal
 from headroom_bench.toml_table import Table
 
 _NORMAL = NormalDist()
+_LARGEST = 1e12
 _Z90 = _NORMAL.inv_cdf(0.9)
 
 
 def uniform(*key: object) -> float:
     """A number in the open interval (0, 1), a pure function of the key."""
     digest = blake2b("\x1f".join(map(str, key)).encode(), digest_size=8).digest()
-    return (int.from_bytes(digest, "little") + 0.5) / 2**64
+    # 52 bits: with more, the largest would round to 1, whose normal quantile is infinite.
+    return ((int.from_bytes(digest, "little") >> 12) + 0.5) / 2**52
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Distribution:
     def draw_whole(self, u: float, least: int = 0) -> int:
         """A whole number; a uniform one is drawn evenly, both ends included."""
         if self.kind == "uniform":
-            return max(least, math.floor(self.a + (self.b - self.a + 1) * u))
+            low = math.ceil(self.a)
+            high = max(low, math.floor(self.b))
+            return max(least, min(high, low + math.floor((high - low + 1) * u)))
         return max(least, round(self.draw(u)))
 
     @property
@@ -82,9 +86,12 @@ def read_distribution(table: Table, field: str, default: Distribution | None) ->
 
 def _distribution_from(table: Table, field: str, raw: dict[str, object]) -> Distribution:
     def number(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise table.error(field, f"{value!r} is not a number of at least 0")
-        return float(value)
+        match value:
+            case bool():
+                pass
+            case int() | float() if 0 <= value <= _LARGEST:
+                return float(value)
+        raise table.error(field, f"{value!r} is not a number from 0 to {_LARGEST:g}")
 
     match raw:
         case {"fixed": value} if set(raw) == {"fixed"}:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from headroom_bench.crowd.draws import Distribution, read_distribution
 from headroom_bench.crowd.world import Device
 from headroom_bench.errors import UserError
-from headroom_bench.shipped import find_file, shipped_dir
+from headroom_bench.shipped import find_file, names_in, shipped_dir
 from headroom_bench.toml_table import Table, read_toml
 
 Each = Literal["conversation", "turn", "round"]
@@ -88,10 +87,12 @@ class Persona:
     @property
     def largest_context(self) -> float:
         """The most tokens a conversation of this persona can hold; infinite where unbounded."""
-        turns, rounds = self.turns.largest, self.rounds.largest
-        output = self.output.largest + self.reasoning.largest
-        per_turn = output + (rounds - 1) * self.tool_output.largest if rounds > 1 else output
-        total = turns * per_turn
+        turns, rounds = max(1.0, self.turns.largest), max(1.0, self.rounds.largest)
+        per_turn = self.output.largest
+        if rounds > 1:
+            per_turn += (rounds - 1) * self.tool_output.largest
+        # Reasoning is not sent again: only the last answer's is there.
+        total = turns * per_turn + self.reasoning.largest
         for plan in self.segments:
             times = {"conversation": 1.0, "turn": turns, "round": turns * (rounds - 1)}[plan.each]
             total += times * plan.tokens.largest if times else 0.0
@@ -141,11 +142,20 @@ def read_persona(table: Table) -> Persona:
     table.done()
     if not any(plan.each == "turn" for plan in persona.segments):
         raise table.error("segments", 'needs at least one with each = "turn": what the person asks')
+    # A name is part of a text's or a request's id: twins would be one text, or one request.
+    _refuse_twins(table, "segments", [plan.name for plan in persona.segments])
+    _refuse_twins(table, "extras", [extra.name for extra in persona.extras])
     return persona
 
 
+def _refuse_twins(table: Table, field: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise table.error(field, f"two of them are named {name!r}")
+
+
 def _check_name(table: Table, name: str) -> None:
-    if not name or any(mark in name for mark in "/. \t\n"):
+    if not name or any(mark in "/." or mark.isspace() for mark in name):
         raise table.error("name", f"{name!r} must not be empty or hold blanks, dots or slashes")
 
 
@@ -196,6 +206,7 @@ def _read_extra(table: Table) -> Extra:
         tokens=read_distribution(table, "tokens", None),
         output=read_distribution(table, "output", None),
     )
+    _check_name(table, extra.name)
     table.done()
     return extra
 
@@ -235,5 +246,4 @@ def probe_persona(prompt_tokens: int, output_tokens: int, think_s: float) -> Per
 
 def persona_names() -> list[str]:
     """The shipped personas' names."""
-    folder: Path = shipped_dir("personas")
-    return sorted(path.stem for path in folder.glob("*.toml"))
+    return names_in(shipped_dir("personas"))
