@@ -54,9 +54,9 @@ class _Asked:
     process: Process
     started_at: float
     concurrent: int
+    prompt_tokens: int
     reasoning_tokens: int
     arrived: bool = False
-    over: bool = False
 
 
 class SimulatedWorld:
@@ -88,6 +88,7 @@ class SimulatedWorld:
         self._stopping = False
         self._sleepers: dict[int, Process] = {}
         self._sleeps = 0
+        self._ended_s = 0.0
 
     # --- what personas see ----------------------------------------------------------------------
 
@@ -116,6 +117,8 @@ class SimulatedWorld:
         def begin(process: Process) -> None:
             left = len(coroutines)
             stopped = False
+            if not left:
+                process.resume()
 
             def on_end(child: Process) -> None:
                 nonlocal left, stopped
@@ -132,7 +135,10 @@ class SimulatedWorld:
     # --- running --------------------------------------------------------------------------------
 
     def run(self, crowd: Crowd, duration_s: float | None) -> float:
-        """Lives the crowd's life; returns the virtual moment at which the last answer ended.
+        """Lives the crowd's life; returns the virtual moment at which it ended.
+
+        That is when the world stopped or the last answer ended, whichever was later: a pause after
+        the last answer of a life whose `lengths` have run out is no part of it.
 
         Raises ValueError when nothing would ever end it.
         """
@@ -152,10 +158,11 @@ class SimulatedWorld:
             elif agenda_at is not None and (self._asked or self._sleepers):
                 kernel.serve_next()
             else:
-                return kernel.now
+                return self._ended_s
 
     def _stop(self, _: object = None) -> None:
         self._stopping = True
+        self._ended_s = self._kernel.now
         sleepers, self._sleepers = self._sleepers, {}
         for process in sleepers.values():
             process.stop()
@@ -182,7 +189,8 @@ class SimulatedWorld:
             max_tokens = measured.completion_tokens or max_tokens
             reasoning = measured.reasoning_tokens or 0
         now = self._kernel.now
-        asked = _Asked(request, process, now, len(self._asked) + 1, reasoning)
+        concurrent = len(self._asked) + 1
+        asked = _Asked(request, process, now, concurrent, total_tokens(segments), reasoning)
         self._asked[request.request_id] = asked
         if measured is not None and not measured.ok:
             self._kernel.at(now + (measured.e2e_s or 0.0), self._fail_as_measured, asked)
@@ -205,11 +213,12 @@ class SimulatedWorld:
             return
         asked = self._asked.get(event.id)
         if asked is not None:
-            asked.over = True
             self._kernel.at(event.at + self._one_way_s, self._deliver, (asked, event))
 
     def _deliver(self, delivered: tuple[_Asked, Event]) -> None:
         asked, event = delivered
+        if self._asked.get(event.id) is not asked:  # given up on while this was on its way
+            return
         record = self._record(asked)
         times = (self._box.token_times(event.id) + self._one_way_s).tolist()
         if event.kind == "rejected":
@@ -223,17 +232,16 @@ class SimulatedWorld:
 
     def _check_patience(self, asked: _Asked) -> None:
         """Gives up when nothing has arrived for as long as the person's patience."""
-        patience_s = asked.request.patience_s
-        request_id = asked.request.request_id
-        if patience_s is None or asked.over or self._asked.get(request_id) is not asked:
+        patience_s, request_id = asked.request.patience_s, asked.request.request_id
+        if patience_s is None or self._asked.get(request_id) is not asked:
             return
         now = self._kernel.now
         times = self._heard_by(asked, now)
-        heard = times[-1] if times else asked.started_at
-        if now - heard < patience_s:
-            self._kernel.at(heard + patience_s, self._check_patience, asked)
+        # The moment itself is compared: `now - heard` may round to less than the patience for ever.
+        due_s = (times[-1] if times else asked.started_at) + patience_s
+        if now < due_s:
+            self._kernel.at(due_s, self._check_patience, asked)
             return
-        asked.over = True
         self._box.cancel(request_id, now)
         record = self._record(asked)
         record.error_kind = "abandoned"
@@ -245,6 +253,8 @@ class SimulatedWorld:
         """When the tokens came that have arrived by `now`."""
         if not asked.arrived:
             return []
+        for event in self._box.advance(now):  # it may be in the middle of a leap
+            self._on_event(event)
         times = self._box.token_times(asked.request.request_id) + self._one_way_s
         arrived: list[float] = times[times <= now].tolist()
         return arrived
@@ -253,11 +263,13 @@ class SimulatedWorld:
         record = self._record(asked)
         record.error_kind, record.error = "as_measured", "the measured request failed"
         record.end_s = self._kernel.now
+        record.e2e_s = record.end_s - asked.started_at
         self._end(asked, record, [])
 
     def _end(self, asked: _Asked, record: RequestRecord, times: list[float]) -> None:
         del self._asked[asked.request.request_id]
         self._box.forget(asked.request.request_id)
+        self._ended_s = self._kernel.now
         self._emit(record, times)
         sent_s, device = asked.started_at, asked.request.device
         seen = None if record.ttfv_s is None else sent_s + record.ttfv_s - device.before_s
@@ -297,20 +309,19 @@ class SimulatedWorld:
         now = self._kernel.now
         record.end_s = now
         record.e2e_s = now - asked.started_at
-        record.network_s = 2 * self._one_way_s
         record.completion_tokens = len(times)
         record.reasoning_tokens = min(asked.reasoning_tokens, len(times))
         record.visible_tokens = len(times) - record.reasoning_tokens
-        if asked.over and record.error_kind != "abandoned":
+        record.prompt_tokens = asked.prompt_tokens
+        if record.error_kind != "abandoned":
             served = self._box.served(record.request_id)
-            record.prompt_tokens = record.context_depth_tokens = served.prompt_tokens
             record.cached_tokens = served.cached_tokens
             record.server_queue_s = served.queue_s
             _fill_server_times(record, served.admitted_at, times, self._one_way_s)
-        else:
-            record.prompt_tokens = total_tokens(asked.request.segments)
         if not times:
             return
+        record.context_depth_tokens = asked.prompt_tokens
+        record.network_s = 2 * self._one_way_s
         record.first_byte_s = times[0]
         fill_timing(record, asked.started_at, times, first_event_tokens=1)
         device = asked.request.device
