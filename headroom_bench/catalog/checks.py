@@ -6,7 +6,8 @@ from headroom_bench.catalog._entries import require_positive
 from headroom_bench.catalog.model import Model
 from headroom_bench.errors import UserError
 
-MAX_LAYERS = 10_000
+MAX_LAYERS = 2000
+"""The deepest published model has 126."""
 MAX_WIDTH = 1 << 24
 """Of any matrix; the largest of today is a vocabulary, below 2^20."""
 _WIDTHS = (

@@ -66,6 +66,9 @@ class _Shape:
         self._layers = self._tensors_by_layer()
         self._n_heads = max(self._per_layer("attention.head_count"))
         self._hidden = self._whole("embedding_length")
+        if not self._n_heads or not self._hidden:
+            raise self._wrong("has no attention heads or no width, which cannot be")
+        self._kv_heads = self._per_layer("attention.head_count_kv", self._n_heads)
 
     def model(self) -> Model:
         """The shape as a whole."""
@@ -83,15 +86,14 @@ class _Shape:
             raise self._wrong("has no attention layers; recurrent models are not covered")
         window = self._window(attention)
         mla = self._mla(attention)
-        local = [i for i in attention if window and i in self._window_layers(attention)]
+        local = sorted(self._window_layers(attention)) if window else []
         base = (local or attention)[0]
         key, value = self._head_widths(base, local=bool(local))
-        kv_heads = self._n_heads if mla else self._kv_heads()[base]
+        kv_heads = self._n_heads if mla else self._kv_heads[base]
         if not mla:
             self._check_keys(attention, set(local))
-        name = self._header.metadata.get("general.name", self._path.stem)
         return Model(
-            name=str(name),
+            name=self._name(),
             family=self._arch,
             n_layers=self._n_layers,
             n_kv_heads=kv_heads,
@@ -123,6 +125,12 @@ class _Shape:
             estimated=self._arch not in KNOWN_ARCHITECTURES,
             stored=stored_weights(self._header.tensors, self._n_layers, self._header.file_bytes),
         )
+
+    def _name(self) -> str:
+        """Printable, whatever stands in the file."""
+        told = self._header.metadata.get("general.name")
+        name = told if isinstance(told, str) and told.strip() else self._path.stem
+        return "".join(letter if letter.isprintable() else "?" for letter in name)
 
     # ---- metadata -----------------------------------------------------------------------------
 
@@ -184,15 +192,12 @@ class _Shape:
             if ("attn_k" in has and "ssm_conv1d_k" not in has)
             or "attn_kv_a_mqa" in has
             or ("attn_qkv" in has and not _keeps_state(has))
-            or ("attn_q" in has and self._kv_heads()[i])
+            or ("attn_q" in has and not _keeps_state(has))
         ]
 
     def _some_attend(self, attention: list[int], linear: LinearAttention | None) -> int | None:
         """Their number where the rest of the layers have nothing in attention's place."""
         return None if linear or len(attention) == self._n_layers else len(attention)
-
-    def _kv_heads(self) -> list[int]:
-        return self._per_layer("attention.head_count_kv", self._n_heads)
 
     def _head_widths(self, layer: int, *, local: bool) -> tuple[int, int]:
         """K's and V's width a head."""
@@ -204,7 +209,7 @@ class _Shape:
         if local:
             key = self._whole("attention.key_length_swa", key)
             value = self._whole("attention.value_length_swa", value)
-        if key == 0 or self._kv_heads()[layer] == 0:
+        if key == 0 or self._kv_heads[layer] == 0:
             raise self._wrong("contradicts itself: an attention layer has no heads or no width")
         return key, value
 
@@ -215,7 +220,7 @@ class _Shape:
             if tensor is None or len(tensor.shape) != 2:
                 continue
             width, _ = self._head_widths(i, local=i in local)
-            heads = self._kv_heads()[i]
+            heads = self._kv_heads[i]
             if tensor.shape != (self._hidden, heads * width):
                 raise self._wrong(
                     f"contradicts itself: {heads} key heads of {width} on a width of "
@@ -252,7 +257,7 @@ class _Shape:
         if not size or not local:
             return None
         whole = [i for i in attention if i not in local]
-        heads = self._kv_heads()
+        heads = self._kv_heads
         local_heads = heads[min(local)]
         key = self._whole("attention.key_length", 0)
         return SlidingWindow(

@@ -69,6 +69,7 @@ def model_from_config(path: Path) -> Model:
     key = _head_dim(fields, hidden, heads, mla)
     value = mla.v_head_dim if mla else fields.positive("v_head_dim", default=key)
     widths, attending = _searched(fields, blocks, n_layers) if blocks else ((), None)
+    widths = widths or _listed_widths(fields, n_layers)
     mtp = fields.whole(
         "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules",
         default=0,
@@ -90,7 +91,7 @@ def model_from_config(path: Path) -> Model:
         or kind in _BIASED_QKV,
         attention_sinks=kind == "gpt_oss" or fields.flag("add_swa_attention_sink_bias"),
         tied_embeddings=fields.flag("tie_word_embeddings", kind in TIED_UNLESS_SAID),
-        ffn_intermediate=_ffn_width(fields, kind),
+        ffn_intermediate=0 if widths else _ffn_width(fields, kind),
         ffn_gated=kind not in TWO_MATRIX_FFN,
         ffn_widths=widths,
         moe=moe,
@@ -158,25 +159,40 @@ def _ffn_width(fields: Fields, kind: str) -> int:
     return width
 
 
+def _listed_widths(fields: Fields, n_layers: int) -> tuple[int, ...]:
+    """FFN widths where the config lists them and layers differ."""
+    listed = fields.items("intermediate_size") or []
+    if all(width == listed[0] for width in listed):
+        return ()
+    if len(listed) != n_layers:
+        raise fields.wrong(
+            f"contradicts itself: {len(listed)} intermediate_size values for {n_layers} layers"
+        )
+    return tuple(
+        Fields({"intermediate_size": w}, fields.path).positive("intermediate_size") for w in listed
+    )
+
+
 def _window(fields: Fields, kinds: list[str]) -> SlidingWindow | None:
     local, whole = kinds.count("window"), kinds.count("full")
     if not local:
         return None
-    kv, width = fields.get("num_key_value_heads"), fields.get("head_dim")
-    local_kv = fields.get("swa_num_key_value_heads")
-    global_kv = fields.get("num_global_key_value_heads")
-    global_width = fields.get("global_head_dim")
     return SlidingWindow(
         window=window_tokens(fields),
         n_local_layers=local,
         n_global_layers=whole,
-        global_n_kv_heads=global_kv if global_kv != kv else None,
-        global_head_dim=global_width if global_width != width else None,
-        local_n_kv_heads=local_kv if local_kv != kv else None,
+        global_n_kv_heads=_unless_same(fields, "num_global_key_value_heads", "num_key_value_heads"),
+        global_head_dim=_unless_same(fields, "global_head_dim", "head_dim"),
+        local_n_kv_heads=_unless_same(fields, "swa_num_key_value_heads", "num_key_value_heads"),
         global_v_from_k=fields.flag("attention_k_eq_v"),
         kv_shared_layers=fields.whole("num_kv_shared_layers", default=0),
         pattern=pattern_in_words(local, whole),
     )
+
+
+def _unless_same(fields: Fields, key: str, usual: str) -> int | None:
+    told = fields.whole(key, default=0)
+    return told if told and told != fields.whole(usual, default=0) else None
 
 
 def _mla(fields: Fields) -> MLA | None:
