@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from headroom_bench.records import RequestRecord
@@ -11,19 +12,24 @@ from headroom_bench.records import RequestRecord
 def quantile(ordered: Sequence[float], q: float) -> float:
     """The q-quantile of an ascending, non-empty sequence, linear between neighbours."""
     place = q * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
+    low, high = math.floor(place), math.ceil(place)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def fill_timing(
-    record: RequestRecord, sent_s: float, event_times_s: Sequence[float], first_event_tokens: int
+    record: RequestRecord,
+    sent_s: float,
+    event_times_s: Sequence[float],
+    first_event_tokens: int,
+    last_event_tokens: int | None = None,
 ) -> None:
     """Writes TTFT, gaps, TPOT and decode rate of a record whose completion tokens are set.
 
     `event_times_s` are the moments on the run's clock at which token-bearing events came.
-    Gaps are between events (`itl_*`); time per token (`tpot_s`, `decode_tok_s`) uses the server's
-    token count, less the tokens of the first event, over the time from first to last event. Rates
+    `first_event_tokens` and `last_event_tokens` are the tokens that had come with the first and by
+    the last of them (None: all completion tokens). Gaps are between events (`itl_*`); time per
+    token (`tpot_s`, `decode_tok_s`) is the time from first to last event over the tokens that came
+    after the first, since one event may hold several tokens and a token may show in none. Rates
     stay None below two tokens, and when everything came at one moment (a buffered stream).
     """
     if not event_times_s:
@@ -39,7 +45,8 @@ def fill_timing(
         record.itl_max_s = gaps[-1]
         if len(gaps) >= 100:
             record.itl_p99_s = quantile(gaps, 0.99)
-    later_tokens = (record.completion_tokens or 0) - first_event_tokens
+    come = record.completion_tokens if last_event_tokens is None else last_event_tokens
+    later_tokens = (come or 0) - first_event_tokens
     if later_tokens >= 1 and last > first:
         record.tpot_s = (last - first) / later_tokens
         record.decode_tok_s = 1.0 / record.tpot_s

@@ -88,6 +88,8 @@ class RequestRecord:
     network_s: float | None = None
     """TTFT less the server's own queue and prefill: the path, both stacks, and our own lateness."""
     prompt_kind: str | None = None
+    turn_rounds: int | None = None
+    """Rounds that the persona's script gives this turn."""
     harness_lag_ms: float | None = None
     """Worst lateness of our own event loop while this request was in flight."""
     valid: bool = True

@@ -66,7 +66,7 @@ class Conversation:
             tokens = plan.tokens.draw_whole(uniform(self.user.seed, owner), least=1)
         return Segment(plan.name, plan.role, plan.kind, owner, tokens)
 
-    def request(self, turn: int, step: int, output: int, reasoning: int) -> Request:
+    def request(self, turn: int, step: int, rounds: int, output: int, reasoning: int) -> Request:
         """The whole context as a request for `output` + `reasoning` tokens."""
         persona = self.user.persona
         return Request(
@@ -79,6 +79,7 @@ class Conversation:
             segments=tuple(self.segments),
             max_tokens=output + reasoning,
             reasoning_tokens=reasoning,
+            rounds=rounds,
             force_length=persona.force_length,
             patience_s=persona.patience_s,
             device=persona.device,

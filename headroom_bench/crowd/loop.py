@@ -54,7 +54,8 @@ async def _take_turn(world: World, talk: Conversation, turn: int) -> Answer:
     rounds = talk.draw_whole(persona.rounds, "rounds", turn, least=1)
     for step in range(rounds - 1):
         output = talk.draw_whole(persona.tool_output, "tool_output", turn, step, least=1)
-        answer = await _ask(world, talk, turn, step, output, reasoning=0)
+        request = talk.request(turn, step, rounds, output, reasoning=0)
+        answer = await _ask(world, talk, request)
         if not answer.ok:
             return answer
         wait_s = talk.draw(persona.tool_wait_s, "tool_wait_s", turn, step)
@@ -62,14 +63,12 @@ async def _take_turn(world: World, talk: Conversation, turn: int) -> Answer:
         await _sleep_until(world, answer.end_s + wait_s)
     output = talk.draw_whole(persona.output, "output", turn, least=1)
     reasoning = talk.draw_whole(persona.reasoning, "reasoning", turn)
-    return await _ask(world, talk, turn, rounds - 1, output, reasoning)
+    return await _ask(world, talk, talk.request(turn, rounds - 1, rounds, output, reasoning))
 
 
-async def _ask(
-    world: World, talk: Conversation, turn: int, step: int, output: int, reasoning: int
-) -> Answer:
-    request = talk.request(turn, step, output, reasoning)
-    riders = _riders(world, talk, request) if turn == 0 and step == 0 else []
+async def _ask(world: World, talk: Conversation, request: Request) -> Answer:
+    first = request.turn == request.round == 0
+    riders = _riders(world, talk, request) if first else []
     if not riders:
         answer = await world.ask(request)
     else:

@@ -45,6 +45,8 @@ class Request:
     """Tokens to generate, hidden reasoning included."""
     reasoning_tokens: int = 0
     """How many of `max_tokens` are hidden reasoning, where the model reasons."""
+    rounds: int = 1
+    """Rounds of this turn by the persona's script; fewer are asked when one fails."""
     force_length: bool = False
     """Ask the server to ignore its end-of-sequence token, where the dialect can."""
     patience_s: float | None = None

@@ -44,9 +44,10 @@ class Turn:
 def turns_of(
     records: Iterable[RequestRecord], targets: Mapping[str, TargetLike | None]
 ) -> list[Turn]:
-    """Groups requests into turns; those that the end of the run cut off are left out.
+    """Groups requests into turns.
 
-    Figures that the harness spoilt are left out too: they say nothing about the server.
+    Turns that the window cut (their first or last rounds are not there) are left out, for their
+    wait would be short by what is missing; so are those that the harness spoilt.
     """
     grouped: dict[tuple[str, int, str, int], list[RequestRecord]] = {}
     for record in records:
@@ -56,9 +57,17 @@ def turns_of(
     turns = []
     for rounds in grouped.values():
         rounds.sort(key=lambda record: record.round)
-        if all(record.valid for record in rounds):
+        if _whole(rounds) and all(record.valid for record in rounds):
             turns.append(_turn(rounds, targets.get(rounds[0].persona)))
     return turns
+
+
+def _whole(rounds: list[RequestRecord]) -> bool:
+    """Whether every round of the script is there, up to the failure that ended the turn."""
+    if [record.round for record in rounds] != list(range(len(rounds))):
+        return False
+    last = rounds[-1]
+    return not last.ok or last.turn_rounds is None or len(rounds) >= last.turn_rounds
 
 
 def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:

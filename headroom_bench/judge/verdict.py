@@ -8,6 +8,7 @@ answers come well inside their targets. Busy alone decides nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -53,7 +54,6 @@ class GroupVerdict:
     met_share: float | None
     used_p95: float | None
     """95th percentile of the share of the allowance that turns used."""
-    needed_share: float | None
 
     def as_row(self) -> dict[str, Any]:
         return {
@@ -70,7 +70,7 @@ def judge_group(
     """The verdict on one persona's turns."""
     own = [turn for turn in turns if turn.persona == persona]
     if target is None:
-        return GroupVerdict(persona, "no target", len(own), None, None, None)
+        return GroupVerdict(persona, "no target", len(own), None, None)
     met = sum(1 for turn in own if turn.met) / len(own) if own else None
     used_p95 = _slowest(own)
     if met is None or len(own) < LEAST_TURNS:
@@ -79,16 +79,16 @@ def judge_group(
         word = "failing"
     else:
         word = _passing(used_p95, load)
-    return GroupVerdict(persona, word, len(own), met, used_p95, target.share)
+    return GroupVerdict(persona, word, len(own), met, used_p95)
 
 
 def _slowest(turns: list[Turn]) -> float | None:
-    """Used share of the slowest 5 %; a failed turn counts as having used everything and more."""
-    used = sorted(float("inf") if turn.used is None else turn.used for turn in turns)
-    if not used:
+    """What the slowest 5 % used at least; None where that reaches into turns without an answer."""
+    used = sorted(turn.used for turn in turns if turn.used is not None)
+    unanswered = len(turns) - len(used)
+    if not turns or math.ceil(0.95 * (len(turns) - 1)) >= len(used):
         return None
-    value = quantile(used, 0.95) if used[-1] != float("inf") else used[int(0.95 * (len(used) - 1))]
-    return value if value != float("inf") else None
+    return quantile([*used, *[used[-1]] * unanswered], 0.95)
 
 
 def _passing(used_p95: float | None, load: Load) -> Word:

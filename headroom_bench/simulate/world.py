@@ -302,6 +302,7 @@ class SimulatedWorld:
             started_at_s=asked.started_at,
             sent_s=asked.started_at,
             concurrent_at_start=asked.concurrent,
+            turn_rounds=request.rounds,
         )
 
     def _fill(self, record: RequestRecord, asked: _Asked, times: list[float]) -> None:
