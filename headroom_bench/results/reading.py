@@ -44,21 +44,31 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            yield json.loads(line)
+            row = json.loads(line)
         except ValueError:
             if number == len(lines):  # no newline after it: the run was killed while writing
                 return
-            raise UserError(f"{path}:{number}: is not a JSON record") from None
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(f"{path}:{number}: is not a JSON record")
+        yield row
 
 
 def read_requests(run: Path, world: str = "measured") -> list[RequestRecord]:
-    """The request records of a run, in the order in which they ended."""
-    name = "requests.jsonl" if world == "measured" else "predicted.jsonl"
+    """The request records of a run, in the order in which they ended.
+
+    Columns of a later version are left out. Raises UserError for a row that is no request record.
+    """
+    path = run / ("requests.jsonl" if world == "measured" else "predicted.jsonl")
     known = set(REQUEST_COLUMNS)
-    return [
-        RequestRecord(**{key: value for key, value in row.items() if key in known})
-        for row in read_rows(run / name)
-    ]
+    records: list[RequestRecord] = []
+    for row in read_rows(path):
+        try:
+            record = RequestRecord(**{key: value for key, value in row.items() if key in known})
+        except TypeError:
+            raise UserError(f"{path}: record {len(records) + 1} lacks columns") from None
+        records.append(record)
+    return records
 
 
 def requests_frame(run: Path, world: str = "measured") -> pd.DataFrame:

@@ -38,7 +38,7 @@ class RunFolder:
         """A new folder below `parent`.
 
         Raises:
-            UserError: the folder cannot be made or written to.
+            UserError: the folder cannot be made.
         """
         stem = f"{now:%Y%m%d-%H%M%S}-{_slug(target)}-{_slug(crowd)}"
         for number in range(1, 1000):
@@ -46,8 +46,6 @@ class RunFolder:
             try:
                 path.mkdir(parents=True)
             except FileExistsError:
-                if not parent.is_dir():
-                    raise UserError(f"--out {parent} is a file, not a folder") from None
                 continue
             except OSError as why:
                 raise UserError(f"results folder {path} cannot be made: {why.strerror}") from None
@@ -89,14 +87,20 @@ class RecordWriter:
 
     Every record is handed to the operating system as soon as the thread gets to it: a kill -9 of
     this process loses only what was still queued.
+
+    Raises:
+        UserError: the files cannot be opened or written to.
     """
 
     def __init__(self, folder: RunFolder) -> None:
         self._requests = _append(folder.path / "requests.jsonl")
         self._tokens = _append(folder.path / "tokens.bin")
         if self._tokens.tell() == 0:
-            self._tokens.write(token_times.MAGIC)
-            self._tokens.flush()
+            try:
+                self._tokens.write(token_times.MAGIC)
+                self._tokens.flush()
+            except OSError as why:
+                raise _unwritable(why) from None
         self._queue: queue.SimpleQueue[tuple[bytes, bytes, Future[None]] | None] = (
             queue.SimpleQueue()
         )
@@ -121,7 +125,7 @@ class RecordWriter:
                 self._tokens.flush()
             except OSError as why:
                 self._failure = why
-                done.set_exception(UserError(f"results cannot be written: {why.strerror}"))
+                done.set_exception(_unwritable(why))
             else:
                 done.set_result(None)
 
@@ -139,7 +143,11 @@ class RecordWriter:
             except OSError as why:
                 self._failure = self._failure or why
         if self._failure is not None:
-            raise UserError(f"results cannot be written: {self._failure.strerror}")
+            raise _unwritable(self._failure)
+
+
+def _unwritable(why: OSError) -> UserError:
+    return UserError(f"results cannot be written: {why.strerror}")
 
 
 def _append(path: Path) -> IO[bytes]:

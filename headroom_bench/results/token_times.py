@@ -30,10 +30,15 @@ def read(path: Path) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Request ids and their event times, shape (events,), seconds on the run's clock.
 
     Raises:
-        UserError: the file is not a tokens.bin.
+        UserError: the file cannot be read, or is not a tokens.bin.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as why:
+        raise UserError(f"{path} cannot be read: {why.strerror}") from None
     if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):  # killed while its very beginning was written
+            return
         raise UserError(f"{path} is not a tokens.bin of this version")
     at = len(MAGIC)
     while at + 2 <= len(data):
