@@ -1,0 +1,109 @@
+"""Target files: the shipped ones hold, and mistakes are told where they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headroom_bench.errors import UserError
+from headroom_bench.shipped import names_in, shipped_dir
+from headroom_bench.target import Target, load_target, read_target, with_overrides
+from headroom_bench.toml_table import parse_toml
+
+GOOD = """\
+url = "http://127.0.0.1:{port}"
+dialect = "llamacpp"
+headers = {x-user = "me"}
+
+[server]
+hardware = "rtx-4090"
+slots = 4
+
+[start]
+command = ["serve", "{port}"]
+port = 0
+"""
+
+
+def read(text: str) -> Target:
+    return read_target(parse_toml(text, Path("t.toml")))
+
+
+@pytest.mark.parametrize("name", names_in(shipped_dir("targets")))
+def test_shipped_targets_hold(name: str) -> None:
+    assert load_target(name).name == name
+    assert load_target(name).server.hardware
+
+
+def test_a_file_in_full() -> None:
+    target = read(GOOD)
+    assert target.name == "t"
+    assert target.headers == {"x-user": "me"}
+    assert target.server.slots == 4
+    assert target.start is not None
+    assert target.start.command == ("serve", "{port}")
+    assert target.start.stop is None
+
+
+def test_a_url_is_a_target() -> None:
+    target = load_target("http://box:8080/v1/")
+    assert (target.name, target.url) == ("box:8080/v1", "http://box:8080/v1/")
+    assert target.dialect == "openai"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("url", "ulr"), "t.toml: url: is missing"),
+        (
+            ("url =", "urls = 1\nurl ="),
+            "t.toml:1: urls: is not a field here; known are api_key_env",
+        ),
+        (('"llamacpp"', '"llama"'), "t.toml:2: dialect: 'llama' is not one of openai, llamacpp"),
+        (('"me"', "1"), "t.toml:3: headers.x-user: 1 is not a text"),
+        (("{x-user", "[{x-user"), "t.toml:5: is not valid TOML: Unclosed"),
+        (("slots = 4", "slots = 0"), "t.toml:7: server.slots: 0 is out of range"),
+        (("slots = 4", "slots = true"), "t.toml:7: server.slots: True is not a whole number"),
+        (
+            ("slots = 4", "slot = 4"),
+            "t.toml:7: server.slot: is not a field here; known are backend",
+        ),
+        (('["serve", "{port}"]', '"serve"'), "t.toml:10: start.command: 'serve' is not a list"),
+        (('["serve", "{port}"]', "[]"), "t.toml:10: start.command: is empty"),
+        (("command =", "# command ="), "t.toml:9: start.command: is missing"),
+        (
+            ("port = 0", "port = 99999"),
+            "t.toml:11: start.port: 99999 is out of range; it must be 0",
+        ),
+        (("[start]", "[begin]"), "t.toml:9: begin: is not a field here"),
+    ],
+)
+def test_mistakes_are_told_with_file_line_and_field(change: tuple[str, str], told: str) -> None:
+    text = GOOD.replace(*change)
+    assert text != GOOD
+    with pytest.raises(UserError) as why:
+        read(text)
+    assert str(why.value).startswith(told)
+
+
+def test_a_port_that_nobody_fills() -> None:
+    with pytest.raises(UserError, match=r"t\.toml:1: url: holds \{port\}, which only a \[start\]"):
+        read('url = "http://127.0.0.1:{port}"')
+
+
+def test_the_embedded_mock_needs_no_url() -> None:
+    assert read("embedded_mock = true").url == "http://127.0.0.1:{port}"
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown target 'mok'; did you mean mock"):
+        load_target("mok")
+
+
+def test_flags_win_over_the_file() -> None:
+    target = with_overrides(read(GOOD), {"slots": 9, "quant": None}, model="m", dialect=None)
+    assert (target.server.slots, target.server.hardware) == (9, "rtx-4090")
+    assert (target.model, target.dialect) == ("m", "llamacpp")
+    with pytest.raises(UserError, match="--dialect 'x' is not one of"):
+        with_overrides(target, {}, dialect="x")
