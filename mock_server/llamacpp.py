@@ -30,7 +30,7 @@ from mock_server.llamacpp_ask import (
 from mock_server.llamacpp_events import Chat, Completion, Native, Shape, dumps
 from mock_server.llamacpp_metrics import metrics_text
 from mock_server.options import MAX_BODY_BYTES, MockOptions
-from mock_server.prompts import PROMPT_ROLE, Segmenter, prompt_id, uncached
+from mock_server.prompts import Segmenter, prompt_id, render, uncached
 from mock_server.service import Job, Service, too_long
 from mock_server.stream import Stream, open_stream
 from mock_server.tokens import VOCAB_TOKENS, Vocabulary, split
@@ -193,7 +193,7 @@ class LlamaCpp:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = parse_json(await request.read())
         ask = parse_ask(body)
-        segments = [self._segmenter.segment(*message) for message in parse_messages(body)]
+        segments = self._segmenter.chat(parse_messages(body))
         name = self._name()
         shape = Chat(self.service, name, self._model, ask.include_usage, ask.each_timed)
         return await self._answer(request, ask, name, segments, shape)
@@ -201,7 +201,7 @@ class LlamaCpp:
     async def _completion(self, request: web.Request) -> web.StreamResponse:
         body = parse_json(await request.read())
         ask = parse_ask(body)
-        segments = [self._segmenter.segment(PROMPT_ROLE, self._prompt(body))]
+        segments = self._segmenter.raw(self._prompt(body))
         name = self._name()
         shape = Completion(self.service, name, self._model, ask.each_timed)
         return await self._answer(request, ask, name, segments, shape)
@@ -210,7 +210,7 @@ class LlamaCpp:
         body = parse_json(await request.read())
         ask = parse_ask(body)
         prompt = self._prompt(body)
-        segments = [self._segmenter.segment(PROMPT_ROLE, prompt)]
+        segments = self._segmenter.raw(prompt)
         shape = Native(self._model, prompt, self._vocabulary, ask.return_tokens)
         return await self._answer(request, ask, self._name(), segments, shape)
 
@@ -336,8 +336,7 @@ class LlamaCpp:
 
     async def _apply_template(self, request: web.Request) -> web.StreamResponse:
         messages = parse_messages(parse_json(await request.read()))
-        said = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in messages)
-        return _json(request, {"prompt": f"{said}<|im_start|>assistant\n"})
+        return _json(request, {"prompt": render(messages)})
 
     # --- what the server tells of itself ------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Received prompts as segments: one a message, hashed in 16-token blocks.
 
-Every message but an assistant's costs its text and a fixed number of template tokens (its header,
-its end mark, and the generation prompt if it is the newest); an assistant's costs its text alone.
-So an answer that is sent back has the tokens that it was generated with.
+The template is ChatML. What it adds is put where it arises in time: a message holds its header and
+end mark, and the header of the answer that follows it; an answer's own end mark comes with what is
+said next. So an answer that is sent back has exactly the tokens that it was generated with, and a
+whole prompt as many as the rendered template.
 """
 
 from __future__ import annotations
@@ -14,12 +15,28 @@ from hashlib import blake2b
 from headroom_bench.segments import HASH_BLOCK_TOKENS, Segment
 from mock_server.tokens import split
 
-TEMPLATE_TOKENS = 7
-"""What the template adds to each message that is not an assistant's."""
+HEADER_TOKENS = 3
+"""Start mark, role, line end."""
+END_TOKENS = 2
+"""End mark, line end."""
 PROMPT_ROLE = "prompt"
 """Role of a raw prompt, which no template touches."""
 _KEPT_SEGMENTS = 4096
-_BARE = ("assistant", PROMPT_ROLE)
+
+
+def render(messages: Sequence[tuple[str, str]]) -> str:
+    """The chat as the model gets it, the header of its answer at the end."""
+    said = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in messages)
+    return f"{said}<|im_start|>assistant\n"
+
+
+def template_tokens(before: str | None, role: str, after: str | None) -> int:
+    """What the template adds to a message, by the roles of its neighbours (None: no more)."""
+    if role == "assistant":
+        return 0
+    own = HEADER_TOKENS + END_TOKENS
+    answered = HEADER_TOKENS if after in (None, "assistant") else 0
+    return own + answered + (END_TOKENS if before == "assistant" else 0)
 
 
 def content_id(role: str, text: str) -> str:
@@ -33,16 +50,27 @@ class Segmenter:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Segment] = OrderedDict()
 
-    def segment(self, role: str, text: str) -> Segment:
-        """The segment of one message, or of a raw prompt (`PROMPT_ROLE`)."""
-        key = content_id(role, text)
+    def chat(self, messages: Sequence[tuple[str, str]]) -> list[Segment]:
+        """The segments of a chat of (role, text) messages."""
+        roles = [None, *(role for role, _ in messages), None]
+        return [
+            self._segment(role, text, template_tokens(roles[at], role, roles[at + 2]))
+            for at, (role, text) in enumerate(messages)
+        ]
+
+    def raw(self, text: str) -> list[Segment]:
+        """The segment of a prompt that no template touches."""
+        return [self._segment(PROMPT_ROLE, text, 0)]
+
+    def _segment(self, role: str, text: str, added: int) -> Segment:
+        name = content_id(role, text)
+        key = f"{name}/{added}"
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
             return found
         pieces = split(text)
-        tokens = len(pieces) + (0 if role in _BARE else TEMPLATE_TOKENS)
-        made = Segment(role, role, "prose", key, tokens, _blocks(role, pieces))
+        made = Segment(role, role, "prose", name, len(pieces) + added, _blocks(role, pieces))
         self._kept[key] = made
         if len(self._kept) > _KEPT_SEGMENTS:
             self._kept.popitem(last=False)

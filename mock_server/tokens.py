@@ -16,7 +16,8 @@ _PIECES_FROM = BYTES_FROM + 256
 _PROBES = 16
 
 _PIECE = re.compile(
-    r" ?[A-Za-z]{1,10}"  # a longer word is cut after every tenth letter
+    r"<\|im_(?:start|end)\|>"  # the template's marks
+    r"| ?[A-Za-z]{1,10}"  # a longer word is cut after every tenth letter
     r"| ?[0-9]{1,3}"
     r"| ?[!-/:-@\[-`{-~]"  # one mark of punctuation
     r"|[^\x00-\x7f]+"  # a token for each byte

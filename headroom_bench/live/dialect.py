@@ -16,6 +16,14 @@ _CAN_FORCE = {
 """Request fields with which a server can be made to write exactly `max_tokens`."""
 
 
+_RUNNING_COUNTS: dict[str, dict[str, Any]] = {
+    "llamacpp": {"timings_per_token": True},
+    "vllm": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+}
+"""Request fields that make every event say how many tokens have come: events are not tokens (a
+token may show no text yet, one event may hold several)."""
+
+
 def can_force_length(dialect: str) -> bool:
     return dialect in _CAN_FORCE
 
@@ -33,6 +41,7 @@ def chat_body(
         "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **_RUNNING_COUNTS.get(dialect, {}),
     }
     if force or request.force_length:
         for field in _CAN_FORCE.get(dialect, ()):

@@ -27,7 +27,8 @@ def fill_from_wire(
     record.model = reading.model or record.model
     times = [clock.at(stamp) for stamp, _ in reading.token_events]
     if record.sent_s is not None and record.end_s is not None and times:
-        fill_timing(record, record.sent_s, times, first_event_tokens=1)
+        counts = reading.token_counts
+        fill_timing(record, record.sent_s, times, counts[0] or 1, counts[-1])
         record.ttfv_s = _ttfv(request, reading, times, record.sent_s, record.end_s)
         if record.ttft_s is not None and record.server_prefill_s is not None:
             record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)

@@ -23,6 +23,8 @@ class Reading:
 
     token_events: list[tuple[int, Channel]] = field(default_factory=list)
     """Stamp and channel of every event that carried a token."""
+    token_counts: list[int | None] = field(default_factory=list)
+    """Tokens generated up to each of them, as the server says (None: it does not)."""
     content: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
@@ -106,6 +108,19 @@ def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes) -> None
         for choice in choices:
             if isinstance(choice, dict):
                 _read_choice(reading, stamp_ns, choice)
+    told = _generated_so_far(parsed)
+    new = len(reading.token_events) - len(reading.token_counts)
+    reading.token_counts += [told] * new
+
+
+def _generated_so_far(parsed: dict[str, Any]) -> int | None:
+    """The running count that llama.cpp (`timings_per_token`) and vLLM (continuous usage) send."""
+    for table, field_name in (("timings", "predicted_n"), ("usage", "completion_tokens")):
+        counts = parsed.get(table)
+        told = counts.get(field_name) if isinstance(counts, dict) else None
+        if isinstance(told, int) and told > 0:
+            return told
+    return None
 
 
 def _read_choice(reading: Reading, stamp_ns: int, choice: dict[str, Any]) -> None:
@@ -175,8 +190,10 @@ def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
 
 
 def _counted(reading: Reading) -> bool:
-    """Whether the server says that tokens came although no event showed any text."""
-    return bool((reading.usage or {}).get("completion_tokens"))
+    """Whether the server says that tokens came although no event showed any text. One alone is
+    the end of sequence itself: llama.cpp counts it."""
+    completion = (reading.usage or {}).get("completion_tokens")
+    return isinstance(completion, int) and completion > 1
 
 
 def _status_kind(status: int, reading: Reading) -> str:
@@ -192,8 +209,13 @@ def _status_kind(status: int, reading: Reading) -> str:
 
 def _is_context(reading: Reading) -> bool:
     told = f"{reading.error_type or ''} {reading.error or ''}".lower()
-    return "exceed_context" in told or (
-        "context" in told and any(w in told for w in ("exceed", "maximum", "too long", "length"))
+    return (
+        "exceed_context" in told
+        or "max_model_len" in told
+        or (
+            "context" in told
+            and any(w in told for w in ("exceed", "maximum", "too long", "length"))
+        )
     )
 
 

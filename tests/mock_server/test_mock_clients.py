@@ -25,7 +25,7 @@ from headroom_bench.journal.llamacpp import LlamaCppParser
 from headroom_bench.records import JournalRecord, JournalSample
 from mock_server.app import make_app
 from mock_server.options import MockOptions
-from mock_server.prompts import TEMPLATE_TOKENS
+from mock_server.prompts import render
 from mock_server.tokens import count
 
 CHAT = "/v1/chat/completions"
@@ -71,7 +71,7 @@ async def test_official_client() -> None:
     assert count(said) == 12
     assert whole.choices[0].finish_reason == "length"
     assert whole.usage
-    assert whole.usage.prompt_tokens == count("Tell me of rivers.") + TEMPLATE_TOKENS
+    assert whole.usage.prompt_tokens == count(render([("user", "Tell me of rivers.")]))
     assert sync_whole.choices[0].message.content == said
     for got in (parts, sync_parts):
         assert "".join(p.choices[0].delta.content or "" for p in got if p.choices) == said

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headroom_bench.crowd.prompts import Vocabulary as Words
 from headroom_bench.crowd.prompts import common_words, write_text
 from mock_server.answers import WORDS, write_answer
-from mock_server.prompts import TEMPLATE_TOKENS, Segmenter, content_id
+from mock_server.prompts import END_TOKENS, HEADER_TOKENS, Segmenter, content_id, render
 from mock_server.tokens import Vocabulary, count, split
 
 words = st.sampled_from([*common_words(), "."])
@@ -54,7 +54,7 @@ def test_words_are_single_tokens() -> None:
 def test_answers_have_their_length_and_come_back_as_they_were(tokens: int, prompt: str) -> None:
     answer = write_answer(0, prompt, tokens, limited=True)
     assert answer.tokens == count(answer.text) == tokens
-    again = Segmenter().segment("assistant", answer.text)
+    again = Segmenter().chat([("user", "x"), ("assistant", answer.text)])[-1]
     assert (again.tokens, again.content_id) == (tokens, content_id("assistant", answer.text))
 
 
@@ -73,13 +73,33 @@ def test_stop_strings_cut_at_their_first_letter() -> None:
     assert write_answer(0, "p", 100, limited=True, stop=(across,)).text == free.text[:10]
 
 
-def test_segments_cost_text_and_template() -> None:
+def test_segments_are_known_by_their_text() -> None:
     segmenter = Segmenter()
     text = " ".join(["word"] * 40)
-    asked, said = segmenter.segment("user", text), segmenter.segment("assistant", text)
-    assert (asked.tokens, said.tokens) == (40 + TEMPLATE_TOKENS, 40)
+    asked, said = segmenter.chat([("user", text), ("assistant", text)])
+    assert (asked.tokens, said.tokens) == (40 + 2 * HEADER_TOKENS + END_TOKENS, 40)
     assert asked.content_id != said.content_id
     assert len(asked.blocks) == 2
-    longer = segmenter.segment("user", text + " and more of it so that there are more blocks")
+    (longer,) = segmenter.chat([("user", text + " and more of it so that there are more blocks")])
     assert longer.blocks[:2] == asked.blocks
-    assert segmenter.segment("user", "other " + text).blocks[0] != asked.blocks[0]
+    (other,) = segmenter.chat([("user", "other " + text)])
+    assert other.blocks[0] != asked.blocks[0]
+    assert segmenter.raw(text)[0].tokens == 40
+
+
+_roles = st.sampled_from(["system", "user", "assistant", "tool"])
+_texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=20).map(" ".join)
+
+
+@given(st.lists(st.tuples(_roles, _texts), min_size=1, max_size=8))
+def test_a_chat_costs_what_its_rendered_template_costs(chat: list[tuple[str, str]]) -> None:
+    # An assistant's header is counted with what it answers, so it must answer something.
+    merged = [pair for at, pair in enumerate(chat) if pair[0] != "assistant" or _answers(chat, at)]
+    if not merged or merged[-1][0] == "assistant":
+        merged.append(("user", "more"))
+    segments = Segmenter().chat(merged)
+    assert sum(segment.tokens for segment in segments) == count(render(merged))
+
+
+def _answers(chat: list[tuple[str, str]], at: int) -> bool:
+    return at > 0 and chat[at - 1][0] != "assistant"
