@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from headroom_bench import __version__
-from headroom_bench.cli import fetch_model_command, mock_command, run_command, simulate_command
+from headroom_bench.cli import (
+    catalog_command,
+    fetch_model_command,
+    inspect_command,
+    mock_command,
+    run_command,
+    simulate_command,
+)
 from headroom_bench.errors import UserError
 
 app = typer.Typer(
@@ -26,6 +33,8 @@ app.command("simulate")(simulate_command.simulate)
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mock", context_settings=_PASS_ON)(mock_command.mock)
 app.command("fetch-model")(fetch_model_command.fetch_model)
+app.command("inspect")(inspect_command.inspect)
+app.command("catalog")(catalog_command.catalog)
 
 
 def _version(asked: bool) -> None:
