@@ -34,7 +34,7 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
     """
     if options.dialect not in DIALECTS:
         raise unknown_name("dialect", options.dialect, DIALECTS)
-    if options.slots < 1 or options.ctx_per_slot < 1:
+    if options.slots < 1 or options.ctx < options.slots:
         raise UserError(f"{options.slots} slots cannot share a context of {options.ctx} tokens")
     if options.time_scale <= 0 or options.loading_s < 0:
         raise UserError("time_scale must be above 0, loading_s not below")

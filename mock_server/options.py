@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headroom_bench.box import context_per_slot
+
 MAX_BODY_BYTES = 32 << 20
 """Longest request body."""
 
@@ -48,4 +50,4 @@ class MockOptions:
 
     @property
     def ctx_per_slot(self) -> int:
-        return self.ctx // self.slots
+        return context_per_slot(self.ctx, self.slots)

@@ -3,6 +3,7 @@
 from headroom_bench.box.box import Box
 from headroom_bench.box.events import TOO_LONG, BoxRequest, Event, EventKind
 from headroom_bench.box.readings import SlotState, SlotView, Snapshot, Usage
+from headroom_bench.box.slots import context_per_slot
 from headroom_bench.box.task import Outcome, Served
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "SlotView",
     "Snapshot",
     "Usage",
+    "context_per_slot",
 ]

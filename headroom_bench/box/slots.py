@@ -13,6 +13,14 @@ from headroom_bench.segments import Segment, shared_prefix_tokens
 
 MIN_SIMILARITY = 0.1
 """llama.cpp's `--slot-prompt-similarity`."""
+CONTEXT_STEP_TOKENS = 256
+
+
+def context_per_slot(ctx_tokens: int, slots: int) -> int:
+    """Tokens that each of `slots` split slots holds of a server's `-c`, rounded up to 256 as
+    llama.cpp does (400,000 over 2 slots gave 200,192 in a published log)."""
+    share = -(-ctx_tokens // slots)
+    return -(-share // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
 
 
 @dataclass(slots=True, eq=False)

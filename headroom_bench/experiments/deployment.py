@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headroom_bench.box import Box
+from headroom_bench.box import Box, context_per_slot
 from headroom_bench.errors import UserError
 from headroom_bench.target import ServerSpec, Target
 
@@ -16,8 +16,6 @@ DEFAULT_RUNTIME = "llama.cpp"
 DEFAULT_SLOTS = 4
 """llama.cpp's own default since 2026."""
 DEFAULT_CTX_PER_SLOT = 8192
-_CTX_STEP = 256
-"""llama.cpp rounds a slot's context up to this."""
 BATCH_TOKENS = 2048
 """llama.cpp's n_batch: tokens of one pass, decodes and prompts together."""
 
@@ -61,16 +59,14 @@ def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
         kv_v=server.kv_v or "f16",
         ubatch=server.ubatch,
         slots=slots,
-        ctx=told.ctx_per_slot or ctx_per_slot(server, slots),
+        ctx=told.ctx_per_slot or _ctx_per_slot(server, slots),
     )
 
 
-def ctx_per_slot(server: ServerSpec, slots: int) -> int:
-    """Tokens that one slot holds: the server's context split over its slots, as llama.cpp does."""
+def _ctx_per_slot(server: ServerSpec, slots: int) -> int:
     if server.ctx is None:
         return DEFAULT_CTX_PER_SLOT
-    share = server.ctx if server.kv_unified else -(-server.ctx // slots)
-    return -(-share // _CTX_STEP) * _CTX_STEP
+    return context_per_slot(server.ctx, 1 if server.kv_unified else slots)
 
 
 def box_of(deployment: Deployment) -> Box:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from run_tools import Ran, command, headroom
 
@@ -74,6 +75,24 @@ def test_prompts_have_the_length_that_was_asked_for(tmp_path: Path) -> None:
     assert len(rows) >= 6
     assert {(row["prompt_tokens"], row["completion_tokens"]) for row in rows} == {(300, 20)}
     assert {row["persona"] for row in rows} == {"probe"}
+
+
+def test_metrics_are_served_while_it_runs(tmp_path: Path) -> None:
+    words = ("run", "--duration", "8s", "--prometheus", "127.0.0.1:0")
+    process = subprocess.Popen(command(*words, out=tmp_path), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    line = next(line for line in process.stderr if line.startswith("metrics on "))
+    deadline = time.monotonic() + 30
+    wanted = {f'headroom_predicted_ratio{{metric="{name}"}}' for name in ("ttft_p50", "e2e_p50")}
+    seen: set[str] = set()
+    while not seen >= wanted:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        text = httpx.get(line.split()[-1], trust_env=False).text
+        seen = {row.split(" ")[0] for row in text.splitlines()}
+        time.sleep(0.1)
+    assert any(name.startswith("headroom_ttft_seconds_bucket") for name in seen)
+    assert process.wait(timeout=60) == 0
 
 
 def interrupted(out: Path, *numbers: int) -> tuple[int, str, float]:

@@ -119,10 +119,10 @@ async def test_shared_beginnings_are_found_in_blocks() -> None:
 
 
 async def test_a_full_context_cuts_the_answer() -> None:
-    async with running(slots=1, ctx=64) as url, aiohttp.ClientSession() as session:
-        told = await stream(session, url, chat("word " * 40, max_tokens=500))
+    async with running(slots=1, ctx=256) as url, aiohttp.ClientSession() as session:
+        told = await stream(session, url, chat("word " * 200, max_tokens=500))
     assert told[-3]["choices"][0]["finish_reason"] == "length"
-    assert told[-2]["usage"]["total_tokens"] == 64
+    assert told[-2]["usage"]["total_tokens"] == 256
     assert count(text_of(told)) == told[-2]["usage"]["completion_tokens"]
 
 
