@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
 
 from headroom_bench.cli import options as flags
+
+_PIPE_WIDTH = 160
+"""Columns where there is no terminal to ask."""
 
 
 def catalog(
@@ -42,7 +46,7 @@ def catalog(
 
     from headroom_bench.report.catalog_page import print_entry, print_list
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     if isinstance(found, list):
         print_list(kind, found, console)
     else:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
 
 from headroom_bench.cli import options as flags
+
+_PIPE_WIDTH = 160
+"""Columns where there is no terminal to ask."""
 
 
 def inspect(
@@ -61,5 +65,7 @@ def inspect(
 
     from headroom_bench.report.inspect_page import print_inspection
 
-    print_inspection(document, Console(highlight=False))
+    print_inspection(
+        document, Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    )
     return 0

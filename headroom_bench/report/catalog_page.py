@@ -14,18 +14,18 @@ Entry = Mapping[str, Any]
 _COLUMNS: dict[str, dict[str, Callable[[Entry], str]]] = {
     "models": {
         "model": lambda e: e["id"],
-        "total B": lambda e: _plain(e.get("params_total_b")),
-        "active B": lambda e: _plain(e.get("params_active_b")),
+        "total\nB": lambda e: _plain(e.get("params_total_b")),
+        "active\nB": lambda e: _plain(e.get("params_active_b")),
         "layers": lambda e: str(e["n_layers"]),
-        "cache KiB/token": lambda e: _plain(e["kv_bytes_per_token"] / 1024),
+        "cache\nKiB/token": lambda e: _plain(e["kv_bytes_per_token"] / 1024),
         "context": lambda e: _plain(e.get("max_context")),
         "released": lambda e: e.get("released", ""),
     },
     "hardware": {
         "box": lambda e: e["id"],
-        "memory GB": lambda e: _plain(e["memory_gb"]),
+        "memory\nGB": lambda e: _plain(e["memory_gb"]),
         "GB/s": lambda e: _plain(e["bandwidth_gb_s"]),
-        "TFLOPS 16-bit": lambda e: _plain(e["tflops_dense"]["fp16_bf16"]),
+        "TFLOPS\n16-bit": lambda e: _plain(e["tflops_dense"]["fp16_bf16"]),
         "kind": lambda e: e.get("kind", ""),
         "name": lambda e: e["name"],
     },
@@ -44,9 +44,9 @@ _COLUMNS: dict[str, dict[str, Callable[[Entry], str]]] = {
     },
     "networks": {
         "network": lambda e: e["id"],
-        "round trip ms": lambda e: _plain(e.get("rtt_ms")),
+        "round trip\nms": lambda e: _plain(e.get("rtt_ms")),
         "loss": lambda e: _plain(e.get("loss")),
-        "down Mbit/s": lambda e: _plain(e.get("down_mbit_s")),
+        "down\nMbit/s": lambda e: _plain(e.get("down_mbit_s")),
         "name": lambda e: e["name"],
     },
     "personas": {
@@ -62,15 +62,23 @@ _COLUMNS: dict[str, dict[str, Callable[[Entry], str]]] = {
     },
 }
 
+_FIGURES = (
+    "total\nB", "active\nB", "layers", "cache\nKiB/token", "context", "memory\nGB", "GB/s",
+    "TFLOPS\n16-bit", "bits", "round trip\nms", "loss", "down\nMbit/s",
+)  # fmt: skip
+
 
 def print_list(kind: str, entries: Iterable[Entry], console: Console) -> None:
     """One line an entry; `~` marks entries with estimated values."""
     columns = _COLUMNS[kind]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for number, name in enumerate(columns):
-        numeric = any(unit in name for unit in (" B", "GB", "bits", "TFLOPS", "ms", "/", "layers"))
+    for name in columns:
+        # Figures and dates stay whole; names and prose fold where the terminal is narrow.
         table.add_column(
-            name, justify="right" if numeric else "left", overflow="fold", no_wrap=number == 0
+            name,
+            justify="right" if name in _FIGURES else "left",
+            no_wrap=name in _FIGURES or name == "released",
+            overflow="fold",
         )
     count = 0
     for entry in entries:
@@ -86,18 +94,18 @@ def print_entry(kind: str, entry: Entry, console: Console) -> None:
     """One entry in sentences, then where they come from."""
     for line in _WORDS[kind](entry):
         if line:
-            console.print(Text(line))
+            console.print(Text(line), soft_wrap=True)
     for key, label in (("params_source", "counts from"), ("source", "source")):
         for source in str(entry.get(key, "")).split("; "):
             if source:
-                console.print(Text(f"{label}: {source}"))
+                console.print(Text(f"{label}: {source}"), soft_wrap=True)
     for source in entry.get("sources", ()):
-        console.print(Text(f"source: {source}"))
+        console.print(Text(f"source: {source}"), soft_wrap=True)
 
 
 def _notes(entry: Entry) -> Iterator[str]:
     if entry.get("notes"):
-        yield f"Notes: {entry['notes']}."
+        yield f"Notes: {entry['notes'].rstrip('.')}."
     if entry.get("estimated"):
         yield "Some of these values are estimated; the notes say which."
 

@@ -30,14 +30,19 @@ _PARTS = {
 def print_inspection(document: Mapping[str, Any], console: Console) -> None:
     """Prints one document of `experiments.inspect`."""
     for line in _head(document):
-        console.print(Text(line))
+        _say(console, line)
     if document["weights"]:
         _print_weights(document, console)
     _print_kv(document["kv"], console)
     for line in (*_memory(document["memory"]), *_fit(document["fit"])):
-        console.print(Text(line))
+        _say(console, line)
     if document.get("vs"):
         _print_versus(document, console)
+
+
+def _say(console: Console, line: str) -> None:
+    """One line, left whole: the terminal wraps it, a pipe gets it as it is."""
+    console.print(Text(line), soft_wrap=True)
 
 
 def gib(size: float) -> str:
@@ -93,6 +98,8 @@ def _params(params: Mapping[str, Any]) -> str:
     line += f" (counted in the {params['counted_in']}"
     if params["published_total_b"]:
         line += f"; published {_billions(params['published_total_b'])}"
+        if params["experts"] and params["published_active_b"]:
+            line += f" and {_billions(params['published_active_b'])}"
     return line + ")"
 
 
@@ -103,12 +110,13 @@ def _billions(value: float) -> str:
 def _print_weights(document: Mapping[str, Any], console: Console) -> None:
     weights, per_pass = document["weights"], document["per_pass"]
     told = "as the file has it" if weights["told_by"] == "file" else "by the table of formats"
-    console.print(
-        Text(f"\nweights: {weights['quant']}, {weights['bits_per_weight']:.2f} bits each, {told}")
+    _say(
+        console,
+        f"\nweights: {weights['quant']}, {weights['bits_per_weight']:.2f} bits each, {told}",
     )
     if weights["types"]:
         for name, entry in weights["types"].items():
-            console.print(Text(f"  {name:<8} {entry['tensors']:>5} tensors  {gib(entry['bytes'])}"))
+            _say(console, f"  {name:<8} {entry['tensors']:>5} tensors  {gib(entry['bytes'])}")
     table = _plain_table("part", "bytes", "share")
     for part, size in weights["parts"].items():
         if size:
@@ -118,27 +126,25 @@ def _print_weights(document: Mapping[str, Any], console: Console) -> None:
         table.add_row("file, with header", gib(weights["file_bytes"]), "")
     console.print(table)
     if per_pass["experts"]:
-        console.print(
-            Text(
-                f"  a pass, {per_pass['experts_used']} of {per_pass['experts']} experts: "
-                f"{gib(per_pass['total'])} = always active {gib(per_pass['always_active'])} "
-                f"({per_pass['always_active_share']:.0%}) + routed {gib(per_pass['routed'])}"
-            )
+        _say(
+            console,
+            f"  a pass, {per_pass['experts_used']} of {per_pass['experts']} experts: "
+            f"{gib(per_pass['total'])} = always active {gib(per_pass['always_active'])} "
+            f"({per_pass['always_active_share']:.0%}) + routed {gib(per_pass['routed'])}",
         )
     else:
-        console.print(Text(f"  a pass reads {gib(per_pass['total'])}"))
+        _say(console, f"  a pass reads {gib(per_pass['total'])}")
     if published := document["published"]:
-        console.print(
-            Text(
-                f"  by published counts at {published['bits_per_weight']} bits: "
-                f"{published['weights_gb']:.1f} GB, {published['per_token_gb']:.1f} GB a token"
-            )
+        _say(
+            console,
+            f"  by published counts at {published['bits_per_weight']} bits: "
+            f"{published['weights_gb']:.1f} GB, {published['per_token_gb']:.1f} GB a token",
         )
 
 
 def _print_kv(kv: Mapping[str, Any], console: Console) -> None:
     why = f": {kv['why']}" if kv["why"] else ""
-    console.print(Text(f"\ncache ({kv['provenance']}{why})"))
+    _say(console, f"\ncache ({kv['provenance']}{why})")
     types = kv["bytes_per_token"]
     table = _plain_table("bytes a token", *types)
     rows = {"layers that keep everything": "full"}
@@ -148,7 +154,7 @@ def _print_kv(kv: Mapping[str, Any], console: Console) -> None:
         table.add_row(label, *(f"{entry[key]:,.0f}" for entry in types.values()))
     console.print(table)
     if kv["state_bytes_per_sequence"]:
-        console.print(Text(f"  state of a sequence: {gib(kv['state_bytes_per_sequence'])}"))
+        _say(console, f"  state of a sequence: {gib(kv['state_bytes_per_sequence'])}")
 
 
 def _memory(memory: Mapping[str, Any] | None) -> Iterator[str]:
@@ -190,11 +196,11 @@ def _fit(fit: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _print_versus(document: Mapping[str, Any], console: Console) -> None:
     versus = document["vs"]
-    console.print(Text(f"\nagainst {versus['model']} ({versus['quant']})"))
+    _say(console, f"\nagainst {versus['model']} ({versus['quant']})")
     for key, (here, there) in versus["shape_differs_in"].items():
-        console.print(Text(f"  not the same model: {key} {here} here, {there} there"))
+        _say(console, f"  not the same model: {key} {here} here, {there} there")
     for name, (here, there) in versus["types"].items():
-        console.print(Text(f"  {name:<8} {here:>5} tensors here, {there} there"))
+        _say(console, f"  {name:<8} {here:>5} tensors here, {there} there")
     table = _plain_table("part", "other minus this")
     for part, size in versus["parts"].items():
         if size:
