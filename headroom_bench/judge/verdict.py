@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headroom_bench.judge.turns import TargetLike, Turn
-from headroom_bench.measures import quantile
 from headroom_bench.results.statistics import spread
 
 Word = Literal["failing", "tight", "right-sized", "overkill", "not enough data", "no target"]
@@ -53,7 +52,7 @@ class GroupVerdict:
     turns: int
     met_share: float | None
     used_p95: float | None
-    """95th percentile of the share of the allowance that turns used."""
+    """What each of the slowest 5 % of turns used of its allowance at least."""
 
     def as_row(self) -> dict[str, Any]:
         return {
@@ -83,12 +82,16 @@ def judge_group(
 
 
 def _slowest(turns: list[Turn]) -> float | None:
-    """What the slowest 5 % used at least; None where that reaches into turns without an answer."""
-    used = sorted(turn.used for turn in turns if turn.used is not None)
-    unanswered = len(turns) - len(used)
-    if not turns or math.ceil(0.95 * (len(turns) - 1)) >= len(used):
+    """What each of the slowest 5 % used at least; None where that was no answer at all.
+
+    By rank, not interpolated: five unmet turns of a hundred are the slowest 5 %, and they were not
+    well inside anything.
+    """
+    used = sorted(math.inf if turn.used is None else turn.used for turn in turns)
+    if not used:
         return None
-    return quantile([*used, *[used[-1]] * unanswered], 0.95)
+    least = used[-math.ceil(len(used) / 20)]
+    return None if least == math.inf else least
 
 
 def _passing(used_p95: float | None, load: Load) -> Word:
