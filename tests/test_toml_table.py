@@ -169,7 +169,7 @@ def test_wrong_types_and_bounds(getter: str, raw: str, told: str) -> None:
 
 def test_bounds_are_told_as_a_range_where_there_are_two() -> None:
     root = parse_toml("x = 7", Path("x.toml"))
-    with pytest.raises(UserError, match="7 is out of range; it must be 0.5 to 1"):
+    with pytest.raises(UserError, match=r"7 is out of range; it must be 0\.5 to 1"):
         root.number("x", least=0.5, most=1)
     with pytest.raises(UserError, match="it must be 0 to 5"):
         root.whole("x", most=5)
@@ -196,7 +196,7 @@ def test_defaults_and_missing() -> None:
 def test_a_field_that_nobody_asked_for() -> None:
     root = parse_toml("a = 1\nb = 2", Path("x.toml"))
     assert root.whole("a") == 1
-    with pytest.raises(UserError, match="x.toml:2: b: is not a field here; known are a"):
+    with pytest.raises(UserError, match=r"x\.toml:2: b: is not a field here; known are a"):
         root.done()
 
 
