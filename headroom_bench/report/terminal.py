@@ -120,7 +120,10 @@ def _number(value: float | None) -> str:
 
 
 def _whole(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+    """Tokens; from 100,000 on in thousands, so that a row stays on its line."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value < 99_999.5 else f"{value / 1000:,.0f}k"
 
 
 def _print_totals(summary: Figures, console: Console) -> None:
@@ -158,7 +161,7 @@ def _print_limits(summary: Figures, console: Console) -> None:
     predicted = summary.get("predicted") or {}
     seen = {row["limit"] for row in limits}
     for row in limits:
-        console.print(f"  {row['limit']}: {row['evidence']}", highlight=False)
+        console.print(Text(f"  {row['limit']}: {row['evidence']}"))
     for row in predicted.get("limits") or []:
         if row["limit"] not in seen:
-            console.print(f"  {row['limit']} (predicted): {row['evidence']}", highlight=False)
+            console.print(Text(f"  {row['limit']} (predicted): {row['evidence']}"))

@@ -1,0 +1,198 @@
+"""summary.json and what the terminal shows of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from record_makers import failed, record
+from rich.console import Console
+
+from headroom_bench.crowd.persona import Target
+from headroom_bench.judge.limits import limits_of
+from headroom_bench.judge.verdict import Load
+from headroom_bench.records import RequestRecord
+from headroom_bench.report.progress import Progress, Tally
+from headroom_bench.report.summary import RATIOS, Window, WorldOutcome, build_summary, ratios
+from headroom_bench.report.terminal import print_summary
+
+TARGETS = {"chat": Target("ttfv", 2.0, 5.0, 0.95)}
+HEAD = {"run_id": "run", "target": "mock", "crowd": "demo", "model": "Llama 3.1 8B"}
+HARNESS = {"lag_p99_ms": 0.4, "cpu_share": 0.12, "valid": True, "transport": "httptools"}
+
+GOOD = [record(user=n % 4, turn=n // 4, ttft_s=0.2 + n / 100) for n in range(40)]
+
+
+def outcome(records: Sequence[RequestRecord], load: Load = Load(0.5, 0.1)) -> WorldOutcome:
+    return WorldOutcome(records, load, limits_of(records, load, {"bandwidth": 0.8}))
+
+
+def summarised(
+    measured: Sequence[RequestRecord],
+    predicted: Sequence[RequestRecord] | None = None,
+    *,
+    targets: Any = TARGETS,
+    window: Window = Window(0.0, 30.0),
+    harness: Any = HARNESS,
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    theirs = None if predicted is None else outcome(predicted)
+    return build_summary(HEAD, outcome(measured), theirs, targets, window, harness, warnings)
+
+
+RUNS = {
+    "good": (GOOD, GOOD),
+    "alone": (GOOD, None),
+    "nothing": ([], None),
+    "nothing measured": ([], GOOD),
+    "nothing predicted": (GOOD, []),
+    "all failed": ([failed(user=n) for n in range(30)], GOOD),
+    "some failed": ([*GOOD, failed(user=9), failed("abandoned", user=8)], GOOD),
+    "one": (GOOD[:1], GOOD[:1]),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_shape_is_what_users_rely_on(run: str) -> None:
+    summary = summarised(*RUNS[run])
+    assert {
+        "run_id", "target", "duration_s", "requests", "errors", "by_persona", "totals",
+        "predicted", "ratio", "verdict", "limits", "harness", "warnings",
+    } <= summary.keys()  # fmt: skip
+    for world in (summary, summary["predicted"]):
+        if world is None:
+            continue
+        assert {"prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean",
+                "busy_share"} <= world["totals"].keys()  # fmt: skip
+        figures = world["by_persona"]["chat"]
+        assert {"users", "requests", "prefill_tok_s", "target_met_share", "verdict", "turn_s",
+                "rounds_per_turn", "abandoned_share"} <= figures.keys()  # fmt: skip
+        for metric in ("ttft_s", "ttfv_s", "itl_s", "tpot_s", "e2e_s", "decode_tok_s"):
+            assert figures[metric].keys() == {"p50", "p95", "p99", "mean", "n"}
+    if summary["ratio"] is not None:
+        assert {"ttft_p50", "ttft_p95", "decode_p50", "e2e_p50"} <= summary["ratio"].keys()
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_it_is_json_without_nan(run: str) -> None:
+    summary = summarised(*RUNS[run])
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_a_window_of_no_length_is_json_of_the_same_shape() -> None:
+    summary = summarised([], window=Window(30.0, 0.0))
+    json.dumps(summary, allow_nan=False)
+    assert summary["totals"]["concurrency_mean"] is None
+    shown(summary)
+
+
+def test_figures_come_from_the_window_and_leave_out_what_we_cut_off() -> None:
+    records = [
+        record(0, started_at_s=1.0),
+        record(1, started_at_s=12.0),
+        failed("interrupted", user=2, started_at_s=12.0),
+        failed(user=3, started_at_s=13.0),
+    ]
+    summary = summarised(records, window=Window(10.0, 30.0))
+    assert (summary["requests"], summary["errors"]) == (2, 1)
+    assert summary["error_kinds"] == {"reset": 1}
+    assert summary["by_persona"]["chat"]["users"] == 2
+    assert summary["totals"]["requests_per_s"] == 1 / 20
+
+
+def test_ratios_are_measured_over_predicted() -> None:
+    slower = [record(n, ttft_s=0.5, decode_tok_s=10.0, e2e_s=3.0) for n in range(20)]
+    faster = [record(n, ttft_s=0.4, decode_tok_s=20.0, e2e_s=1.5) for n in range(20)]
+    found = ratios(slower, faster)
+    assert found == pytest.approx(
+        {"ttft_p50": 1.25, "ttft_p95": 1.25, "decode_p50": 0.5, "e2e_p50": 2.0, "e2e_p95": 2.0}
+    )
+
+
+def test_ratios_that_cannot_be_had_are_null() -> None:
+    nothing = dict.fromkeys(RATIOS)
+    assert ratios([], GOOD) == ratios(GOOD, []) == ratios([failed()], GOOD) == nothing
+    few = ratios(GOOD[:19], GOOD)
+    assert few["ttft_p95"] is None
+    assert few["ttft_p50"] is not None
+
+
+def test_a_persona_without_a_target_has_figures_and_no_verdict() -> None:
+    summary = summarised(GOOD, targets={"chat": None})
+    assert summary["verdict"] == "no target"
+    assert summary["by_persona"]["chat"]["ttft_s"]["n"] == 40
+
+
+# --- the terminal -------------------------------------------------------------------------------
+
+
+def shown(summary: dict[str, Any], width: int = 80) -> list[str]:
+    page = io.StringIO()
+    print_summary(summary, Console(file=page, width=width, color_system=None))
+    lines = page.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_run_can_be_shown(run: str) -> None:
+    lines = shown(summarised(*RUNS[run]))
+    assert lines[0] == "crowd demo on mock (Llama 3.1 8B)"
+    assert any(line.startswith("verdict (measured): ") for line in lines)
+
+
+def test_headlines_stay_on_their_lines_at_80_columns() -> None:
+    names = ("voice-command", "meeting-summariser")
+    many = [
+        record(user=n, persona=name, ttft_s=123.456, ttfv_s=234.567, e2e_s=3456.789,
+               prompt_tokens=131_072, cached_tokens=131_000, completion_tokens=16_384,
+               decode_tok_s=1234.5)
+        for name in names for n in range(1200)
+    ]  # fmt: skip
+    many += [failed(user=n, persona=name) for name in names for n in range(99)]
+    lines = shown(summarised(many, many, targets=dict.fromkeys(names, TARGETS["chat"])))
+    for name in names:
+        (headline,) = [line for line in lines if line.startswith(name)]
+        assert headline.endswith("0% met, failing")
+    assert len([line for line in lines if line.startswith("predicted: ")]) == 2
+    rows = [line for line in lines if line.startswith("TTFT s")]
+    assert rows[0].split() == ["TTFT", "s", "123.5", "/", "123.5", "123.5", "/", "123.5", "1.00",
+                               "131k", "prompt,", "131k", "cached"]  # fmt: skip
+
+
+def test_measured_stands_beside_predicted() -> None:
+    lines = shown(summarised(GOOD, [record(n, e2e_s=1.0) for n in range(40)]))
+    (row,) = [line for line in lines if line.startswith("E2E s")]
+    assert row.split()[2:] == ["2.000", "/", "2.000", "1.000", "/", "1.000", "2.00", "31", "generated"]  # fmt: skip  # noqa: E501
+
+
+def test_failures_and_warnings_are_told() -> None:
+    lines = shown(summarised([*GOOD, failed(user=9)], warnings=["the clock [bold]ran[/bold] away"]))
+    assert "failed requests: 1 × reset" in lines
+    assert "warning: the clock [bold]ran[/bold] away" in lines
+
+
+def test_names_are_shown_as_they_are() -> None:
+    """A model called like markup must not vanish into it."""
+    summary = summarised(GOOD)
+    summary["model"] = "qwen[/red]"
+    summary["limits"] = [{"limit": "slots", "share": 1.0, "evidence": "all [red] taken"}]
+    lines = shown(summary)
+    assert lines[0] == "crowd demo on mock (qwen[/red])"
+    assert "  slots: all [red] taken" in lines
+
+
+def test_progress_is_one_plain_line_now_and_then() -> None:
+    page = io.StringIO()
+    console = Console(file=page, width=100, color_system=None)
+    with Progress(console, "30 s", lambda: 12.0) as progress:
+        progress.update(Tally())
+        assert page.getvalue() == ""  # not yet: it is quiet where nobody watches it change
+        progress._last_plain -= 60
+        progress.update(Tally(1234, 2, 56_789, 3))
+    assert page.getvalue() == (
+        "12 s of 30 s: 1234 requests ended, 2 failed, 3 in flight, 56,789 tokens generated\n"
+    )
