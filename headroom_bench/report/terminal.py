@@ -55,9 +55,9 @@ def _title(summary: Figures) -> str:
 def _persona(ours: Figures, theirs: Figures | None) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
     table.add_column("p50 / p95", width=15)
-    table.add_column("" if theirs is None else "measured", justify="right", width=14)
+    table.add_column("" if theirs is None else "measured", justify="right", width=13)
     if theirs is not None:
-        table.add_column("predicted", justify="right", width=14)
+        table.add_column("predicted", justify="right", width=13)
         table.add_column("ratio", justify="right", width=5)
     table.add_column("")
     for label, metric, second in _METRICS:
