@@ -94,6 +94,10 @@ class _Layout:
         if not model.tied_embeddings:
             self._add("output", model.hidden_size, model.vocab_size)
         self._norm("output_norm")
+        if extra := model.per_layer_embedding:
+            width = extra.dim * model.n_layers
+            self._add("per_layer_token_embd", width, extra.vocab_size)
+            self._add("per_layer_model_proj", model.hidden_size, width)
         for i in range(model.n_layers):
             self._layer(i)
         for i in range(model.n_layers, model.n_layers + self._mtp):
@@ -153,6 +157,13 @@ class _Layout:
             self._attention(i, window=self._is_window(i))
         if self._has_ffn(i):
             self._ffn(i)
+        if extra := self._model.per_layer_embedding:
+            hidden = self._model.hidden_size
+            self._add(f"blk.{i}.inp_gate", hidden, extra.dim)
+            self._add(f"blk.{i}.proj", extra.dim, hidden)
+            if extra.laurel_rank:
+                self._add(f"blk.{i}.laurel_l", hidden, extra.laurel_rank)
+                self._add(f"blk.{i}.laurel_r", extra.laurel_rank, hidden)
 
     def _attention(self, i: int, *, window: bool) -> None:
         model, swa = self._model, self._model.sliding_window
@@ -243,7 +254,7 @@ class _Layout:
                     self._add(f"blk.{i}.ffn_{part}_shexp", hidden, moe.shared_intermediate)
                 self._add(f"blk.{i}.ffn_down_shexp", moe.shared_intermediate, hidden)
         if not sparse or (moe and moe.dense_ffn_beside_experts):
-            width = model.ffn_widths[i] if model.ffn_widths else model.ffn_intermediate
+            width = self._width(i)
             for part in up:
                 self._add(f"blk.{i}.ffn_{part}", hidden, width)
             self._add(f"blk.{i}.ffn_down", width, hidden)
@@ -268,6 +279,7 @@ class _Layout:
         if swa:
             flags = [self._is_window(i) for i in range(model.n_layers)]
             keys["attention.sliding_window"] = swa.window
+            keys["attention.shared_kv_layers"] = swa.kv_shared_layers or None
             keys["attention.sliding_window_pattern"] = flags
             if swa.global_head_dim:
                 keys["attention.key_length_swa"] = model.head_dim
@@ -286,6 +298,9 @@ class _Layout:
                 "attention.q_lora_rank": mla.q_lora_rank,
                 "rope.dimension_count": mla.qk_rope_head_dim,
             }
+        if extra := model.per_layer_embedding:
+            keys["embedding_length_per_layer_input"] = extra.dim
+            keys["altup.num_inputs"] = extra.altup_inputs or None
         if moe:
             keys |= {
                 "expert_count": moe.n_experts,
@@ -295,10 +310,18 @@ class _Layout:
             }
         return keys | (self._state_keys() if linear else {})
 
+    def _width(self, i: int) -> int:
+        model, extra = self._model, self._model.per_layer_embedding
+        if model.ffn_widths:
+            return model.ffn_widths[i]
+        swa = model.sliding_window
+        shared = swa is not None and i >= model.n_layers - swa.kv_shared_layers
+        double = shared and extra is not None and extra.kv_shared_layers_use_double_ffn
+        return model.ffn_intermediate * (2 if double else 1)
+
     def _ffn_lengths(self) -> Any:
-        if self._model.ffn_widths:
-            return list(self._model.ffn_widths)
-        return self._model.ffn_intermediate
+        widths = [self._width(i) for i in range(self._model.n_layers)]
+        return widths if len(set(widths)) > 1 else widths[0]
 
     def _kv_heads(self) -> Any:
         model, swa = self._model, self._model.sliding_window

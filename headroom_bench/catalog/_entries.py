@@ -36,8 +36,12 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as TOML: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise UserError(f"{path}: cannot be read as TOML: it is nested too deep") from None
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
+        raise UserError(f"{path}: cannot be read as TOML: {error!s:.120}") from None
 
 
 def build(cls: type[T], facts: Facts, where: str) -> T:
@@ -181,6 +185,14 @@ class Names:
         raise unknown_name(self._what, name, self._ids)
 
 
-def is_own_entry(name: str) -> bool:
-    """Whether what a user typed is the path of an existing TOML file."""
-    return name.endswith(".toml") and Path(name).is_file()
+def own_entry(name: str) -> Path | None:
+    """The path that a user typed instead of a name; None for a name.
+
+    Raises `UserError` where it looks like a path and there is no such file.
+    """
+    if not name.lower().endswith(".toml"):
+        return None
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"file {name!r} does not exist")
+    return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from headroom_bench.catalog._entries import (
     Names,
     build,
-    is_own_entry,
+    own_entry,
     read_data,
     read_toml,
     require_positive,
@@ -99,6 +99,6 @@ def find_hardware(name: str) -> Hardware:
 
     Raises `UserError`: nothing or several things fit, or the file is wrong.
     """
-    if is_own_entry(name):
-        return hardware_from_toml(Path(name))
+    if path := own_entry(name):
+        return hardware_from_toml(path)
     return _by_id()[_names().find(name)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from headroom_bench.catalog.architectures import KNOWN_ARCHITECTURES
@@ -31,6 +32,8 @@ from headroom_bench.errors import UserError
 _BLOCK = re.compile(r"^blk\.(\d{1,6})\.(.+?)(?:\.weight|\.bias)?$")
 _GEMMA3N_OWN_CACHE_LAYERS = 20
 """llama.cpp has this number in its code for gemma3n, not in the file."""
+_TOLERANCE = 0.04
+"""Computed and published totals agree within it for every entry of the catalogue."""
 _UNREADABLE = {"deepseek4": "its compressed cache is not described in the file"}
 _NOT_LANGUAGE = {"clip": "an image or audio projector", "t5": "an encoder-decoder"}
 
@@ -41,8 +44,23 @@ def model_from_gguf(path: Path) -> Model:
     Raises `UserError`, in one line: what `read_gguf` raises, not a language model, or a shape that
     contradicts itself or cannot be.
     """
-    header = read_gguf(path)
-    return checked(_Shape(header).model(), str(path))
+    model = checked(_Shape(read_gguf(path)).model(), str(path))
+    return _doubted(model) if _unexplained(model) else model
+
+
+def _unexplained(model: Model) -> bool:
+    """Whether the shape accounts for more or fewer parameters than the file's tensors hold."""
+    if model.linear_attention and model.linear_attention.kind == "mamba":
+        return False  # the first Mamba's parameters are only counted in files
+    computed, counted = model.params_of_shape().total, model.params().total
+    return abs(computed - counted) > _TOLERANCE * counted
+
+
+def _doubted(model: Model) -> Model:
+    share = model.params_of_shape().total / model.params().total
+    doubt = f"the shape as read here accounts for {share:.0%} of the file's parameters"
+    notes = "; ".join(part for part in (model.notes, doubt) if part)
+    return dataclasses.replace(model, notes=notes, estimated=True)
 
 
 class _Shape:
@@ -89,9 +107,11 @@ class _Shape:
         local = sorted(self._window_layers(attention)) if window else []
         base = (local or attention)[0]
         key, value = self._head_widths(base, local=bool(local))
-        kv_heads = self._n_heads if mla else self._kv_heads[base]
+        kind = local or attention
+        kv_heads = self._n_heads if mla else max(self._kv_heads[i] for i in kind)
         if not mla:
             self._check_keys(attention, set(local))
+        doubts = "; ".join(self._doubts(attention, set(local)))
         return Model(
             name=self._name(),
             family=self._arch,
@@ -119,12 +139,19 @@ class _Shape:
             max_context=self._whole("context_length", 0),
             native_speculative={"mtp_layers": self._mtp_layers} if self._mtp_layers else {},
             source=f"header of {self._path.name}",
-            notes=""
-            if self._arch in KNOWN_ARCHITECTURES
-            else f"architecture {self._arch} is not one we know",
-            estimated=self._arch not in KNOWN_ARCHITECTURES,
+            notes=doubts,
+            estimated=bool(doubts),
             stored=stored_weights(self._header.tensors, self._n_layers, self._header.file_bytes),
         )
+
+    def _doubts(self, attention: list[int], local: set[int]) -> Iterator[str]:
+        """Why figures of this file may be taken wrongly."""
+        if self._arch not in KNOWN_ARCHITECTURES:
+            yield f"architecture {self._arch!r:.40} is not one we know"
+        for layers in (local, set(attention) - local):
+            heads = {self._kv_heads[i] for i in layers}
+            if len(heads) > 1:
+                yield f"layers of one kind differ in key-value heads ({min(heads)} to {max(heads)})"
 
     def _name(self) -> str:
         """Printable, whatever stands in the file."""
@@ -254,7 +281,8 @@ class _Shape:
         local = self._window_layers(attention)
         if self._arch == "llama4":
             size = size or self._whole("attention.chunk_size", 8192)
-        if not size or not local:
+        context = self._whole("context_length", 0)
+        if not size or not local or 0 < context <= size:
             return None
         whole = [i for i in attention if i not in local]
         heads = self._kv_heads

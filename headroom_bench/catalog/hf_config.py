@@ -127,9 +127,10 @@ def _kv_heads(fields: Fields, heads: int, blocks: list[object] | None) -> int:
         if len(groups) == 1:
             return max(heads // groups.pop(), 1)
         raise fields.wrong("its layers differ in key-value heads, which a shape cannot say")
-    default = 1 if fields.flag("multi_query") else heads
+    if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
+        return 1
     return fields.positive(
-        "num_key_value_heads", "num_attention_groups", "num_kv_heads", "n_head_kv", default=default
+        "num_key_value_heads", "num_attention_groups", "num_kv_heads", "n_head_kv", default=heads
     )
 
 
@@ -145,10 +146,11 @@ def _head_dim(fields: Fields, hidden: int, heads: int, mla: MLA | None) -> int:
 
 
 def _ffn_width(fields: Fields, kind: str) -> int:
-    """Width of a dense layer's FFN; 0 where there is none."""
+    """Width of a dense layer's FFN; 0 where there is none. Older families have 4 hidden unsaid."""
+    unsaid = 4 * fields.whole("hidden_size", "n_embd", default=0) if kind in TWO_MATRIX_FFN else 0
     width = fields.whole(
         "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_dim",
-        "n_inner", "ffn_hidden_size", default=0,
+        "n_inner", "ffn_hidden_size", default=unsaid,
     )  # fmt: skip
     if kind == "granitemoehybrid":  # its dense FFN is the expert that all share
         experts = fields.whole("num_local_experts", default=0)

@@ -51,7 +51,8 @@ def find_model(name: str) -> Model:
         raise UserError(f"model file {name!r} does not exist")
     if path.suffix.lower() == ".toml":
         return model_from_toml(path)
-    return _with_fitted_facts(_read_file(path))
+    state = path.stat()
+    return _read_file(path, state.st_size, state.st_mtime_ns)
 
 
 def model_from_toml(path: Path) -> Model:
@@ -60,6 +61,8 @@ def model_from_toml(path: Path) -> Model:
     Raises `UserError` naming file and field.
     """
     facts = read_toml(path)
+    if "stored" in facts:
+        raise UserError(f"{path}: stored is what a GGUF file holds; it cannot be written by hand")
     return checked(build(Model, {"source": path.name, **facts}, str(path)), str(path))
 
 
@@ -68,15 +71,16 @@ def twin(model: Model) -> Model | None:
     return next((entry for entry in models() if _outline(entry) == _outline(model)), None)
 
 
-def _read_file(path: Path) -> Model:
-    """Readers are imported here: few commands are given a file."""
-    if path.suffix.lower() == ".gguf":
+@functools.lru_cache(maxsize=8)
+def _read_file(path: Path, _size: int, _changed_ns: int) -> Model:
+    """Read again only when it changed: a header with its vocabulary takes tenths of a second."""
+    if path.suffix.lower() == ".gguf":  # readers are imported here: few commands are given a file
         from headroom_bench.catalog.gguf_shape import model_from_gguf
 
-        return model_from_gguf(path)
+        return _with_fitted_facts(model_from_gguf(path))
     from headroom_bench.catalog.hf_config import model_from_config
 
-    return model_from_config(path)
+    return _with_fitted_facts(model_from_config(path))
 
 
 def _with_fitted_facts(model: Model) -> Model:

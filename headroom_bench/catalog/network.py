@@ -10,7 +10,7 @@ from headroom_bench.catalog._entries import (
     Facts,
     Names,
     build,
-    is_own_entry,
+    own_entry,
     read_data,
     read_toml,
 )
@@ -78,6 +78,6 @@ def network_from_toml(path: Path) -> Network:
 
 def find_network(name: str) -> Network:
     """The path meant by an id, a name or a TOML path. Raises `UserError`."""
-    if is_own_entry(name):
-        return network_from_toml(Path(name))
+    if path := own_entry(name):
+        return network_from_toml(path)
     return _by_id()[_names().find(name)]

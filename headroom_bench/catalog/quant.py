@@ -9,7 +9,7 @@ from pathlib import Path
 from headroom_bench.catalog._entries import (
     Names,
     build,
-    is_own_entry,
+    own_entry,
     read_data,
     read_toml,
     require_positive,
@@ -78,8 +78,8 @@ def quant_from_toml(path: Path) -> Quant:
 
 def find_quant(name: str) -> Quant:
     """The weight format meant by a name or a TOML path. Raises `UserError`."""
-    if is_own_entry(name):
-        return quant_from_toml(Path(name))
+    if path := own_entry(name):
+        return quant_from_toml(path)
     return _by_id()[_names().find(name)]
 
 

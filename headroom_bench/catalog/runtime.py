@@ -10,7 +10,7 @@ from headroom_bench.catalog._entries import (
     Facts,
     Names,
     build,
-    is_own_entry,
+    own_entry,
     read_data,
     read_toml,
 )
@@ -74,6 +74,6 @@ def runtime_from_toml(path: Path) -> Runtime:
 
 def find_runtime(name: str) -> Runtime:
     """The runtime meant by an id, a name or a TOML path. Raises `UserError`."""
-    if is_own_entry(name):
-        return runtime_from_toml(Path(name))
+    if path := own_entry(name):
+        return runtime_from_toml(path)
     return _by_id()[_names().find(name)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headroom_bench.catalog import (
@@ -24,6 +26,9 @@ from headroom_bench.roofline.weights import WeightBytes, role_bits, weight_bytes
 GIB = 2**30
 SHOWN_KV_TYPES = ("f16", "q8_0", "q4_0", "fp8")
 DEFAULT_CONTEXT = 8192
+_TYPE_IN_NAME = re.compile(
+    r"(?<![A-Za-z0-9])(Q\d_K|Q\d_\d|MXFP4|NVFP4|BF16|F16|F32)(?![0-9])", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def inspect(options: InspectOptions) -> dict[str, Any]:
         "same_shape_as": _known_as(model),
         "shape": _shape(model),
         "params": _params(model),
-        "weights": _weights(model, quant, weights),
+        "weights": _weights(model, quant, weights, options.name),
         "per_pass": _per_pass(model, weights),
         "kv": _kv(model, options),
         "memory": _memory(model, weights, options),
@@ -165,7 +170,9 @@ def _params(model: Model) -> dict[str, Any] | None:
 # ---- weights ------------------------------------------------------------------------------------
 
 
-def _weights(model: Model, quant: Quant, weights: WeightBytes | None) -> dict[str, Any] | None:
+def _weights(
+    model: Model, quant: Quant, weights: WeightBytes | None, name: str
+) -> dict[str, Any] | None:
     if weights is None:
         return None
     stored = model.stored
@@ -173,6 +180,7 @@ def _weights(model: Model, quant: Quant, weights: WeightBytes | None) -> dict[st
     values = stored.values() if stored else model.params().total
     return {
         "quant": quant.name,
+        "types_only_in_name": _missing_types(name, stored) if stored else [],
         "told_by": "file" if stored else "table",
         "bits_per_weight": weights.total * 8 / values,
         "tensor_bytes": weights.total,
@@ -191,6 +199,12 @@ def _weights(model: Model, quant: Quant, weights: WeightBytes | None) -> dict[st
             for g in stored.groups
         ],
     }
+
+
+def _missing_types(name: str, stored: Stored) -> list[str]:
+    """Types that the file's name claims and no tensor has: the name is not the contents."""
+    claimed = {match[0].upper() for match in _TYPE_IN_NAME.finditer(Path(name).name)}
+    return sorted(claimed - stored.by_type().keys())
 
 
 def _stored_parts(stored: Stored) -> dict[str, float]:

@@ -117,6 +117,8 @@ def _print_weights(document: Mapping[str, Any], console: Console) -> None:
     if weights["types"]:
         for name, entry in weights["types"].items():
             _say(console, f"  {name:<8} {entry['tensors']:>5} tensors  {gib(entry['bytes'])}")
+    for name in weights["types_only_in_name"]:
+        _say(console, f"  the file's name says {name}, but no tensor is stored so")
     table = _plain_table("part", "bytes", "share")
     for part, size in weights["parts"].items():
         if size:

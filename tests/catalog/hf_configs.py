@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
+NEMOTRON_SUPER_FFN = [
+    width
+    for width, layers in (
+        (14336, 1), (28672, 5), (14336, 2), (28672, 3), (17920, 1), (28672, 30), (7168, 1),
+        (14336, 2), (7168, 1), (28672, 1), (7168, 1), (14336, 1), (7168, 3), (28672, 1),
+        (7168, 1), (5632, 2), (7168, 1), (5632, 3), (7168, 2), (2816, 2), (5632, 2), (2816, 2),
+        (5632, 1), (2816, 2), (28672, 9),
+    )
+    for _ in range(layers)
+]  # fmt: skip
+"""Widths that the published block_configs round to."""
+
 
 def _every(n: int, every: int, common: str, nth: str) -> list[str]:
     return [nth if (i + 1) % every == 0 else common for i in range(n)]
@@ -434,5 +446,78 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window_pattern": 4,
         "vocab_size": 256000,
         "max_position_embeddings": 131072,
+    },
+    "Falcon 7B Instruct": {
+        "model_type": "falcon",
+        "num_hidden_layers": 32,
+        "hidden_size": 4544,
+        "num_attention_heads": 71,
+        "multi_query": True,
+        "new_decoder_architecture": False,
+        "tie_word_embeddings": False,
+        "vocab_size": 65024,
+        "max_position_embeddings": 2048,
+    },
+    "Granite 4.0 H-Micro 3B": {
+        "model_type": "granitemoehybrid",
+        "num_hidden_layers": 40,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "shared_intermediate_size": 8192,
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "layer_types": ["attention" if i in (5, 15, 25, 35) else "mamba" for i in range(40)],
+        "mamba_n_heads": 64,
+        "mamba_d_head": 64,
+        "mamba_d_state": 128,
+        "mamba_n_groups": 1,
+        "mamba_d_conv": 4,
+        "vocab_size": 100352,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": True,
+    },
+    "Llama-3.3 Nemotron Super 49B v1": {
+        "model_type": "nemotron-nas",
+        "num_hidden_layers": 80,
+        "hidden_size": 8192,
+        "num_attention_heads": 64,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": False,
+        "block_configs": [
+            {
+                "attention": {"n_heads_in_group": 8 if i < 49 else None, "no_op": i >= 49},
+                "ffn": {"ffn_mult": width * 3 / (2 * 8192)},
+            }
+            for i, width in enumerate(NEMOTRON_SUPER_FFN)
+        ],
+    },
+    "Phi-3 mini 4k Instruct": {
+        "model_type": "phi3",
+        "num_hidden_layers": 32,
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "sliding_window": 2047,
+        "vocab_size": 32064,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+    },
+    "EXAONE 4.0 32B": {
+        "model_type": "exaone4",
+        "num_hidden_layers": 64,
+        "hidden_size": 5120,
+        "intermediate_size": 27392,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "sliding_window": 4096,
+        "sliding_window_pattern": "LLLG",
+        "vocab_size": 102400,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": False,
     },
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from catalog_shapes import shape
-from gguf_files import gguf_of, write_gguf
+from gguf_files import Tensor, gguf_of, write_gguf
 
 from headroom_bench.catalog import find_model, twin
 from headroom_bench.catalog.gguf_header import read_gguf
@@ -49,6 +49,39 @@ def test_reading_a_header_gives_the_catalogues_shape(tmp_path: Path, name: str) 
     assert counted.router == computed.router
     assert counted.attention == pytest.approx(computed.attention, rel=0.01)
     assert counted.total == pytest.approx(computed.total, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [("Gemma 4 E2B it", "gemma4"), ("Gemma 3n E2B", "gemma3n")]
+)
+def test_layers_that_share_a_cache(tmp_path: Path, name: str, arch: str) -> None:
+    entry = find_model(name)
+    read = find_model(str(write_gguf(tmp_path / "m.gguf", *gguf_of(entry, arch))))
+    assert read.kv() == entry.kv()
+    assert read.kv_exact
+    assert read.params().per_layer_embedding == entry.params().per_layer_embedding
+    assert read.params_of_shape().total == pytest.approx(entry.params().total, rel=1e-6)
+
+
+def test_a_shape_that_does_not_explain_the_file_is_called_estimated(tmp_path: Path) -> None:
+    entry = find_model("Qwen3 8B")
+    metadata, tensors = gguf_of(entry, "qwen3")
+    odd = [*tensors, *(Tensor(f"blk.{i}.mystery.weight", (4096, 4096)) for i in range(30))]
+    read = find_model(str(write_gguf(tmp_path / "odd.gguf", metadata, odd)))
+    assert not read.kv_exact
+    assert "of the file's parameters" in read.notes
+    unknown = {key.replace("qwen3.", "new."): value for key, value in metadata.items()}
+    unknown["general.architecture"] = "new"
+    read = find_model(str(write_gguf(tmp_path / "new.gguf", unknown, tensors)))
+    assert not read.kv_exact
+    assert read.kv() == entry.kv()
+
+
+def test_a_window_as_long_as_the_context_is_none(tmp_path: Path) -> None:
+    metadata, tensors = gguf_of(find_model("Phi-3 mini 4k"), "phi3")
+    metadata["phi3.attention.sliding_window"] = 4096
+    read = find_model(str(write_gguf(tmp_path / "m.gguf", metadata, tensors)))
+    assert read.window is None
 
 
 def test_the_real_small_model(smollm2: Path) -> None:

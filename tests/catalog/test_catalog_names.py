@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,23 @@ def test_a_box_of_ones_own_needs_its_figures(tmp_path: Path) -> None:
     file.write_text(text.format("inf"))
     with pytest.raises(UserError, match="bandwidth_gb_s must be a number"):
         find_hardware(str(file))
+
+
+@pytest.mark.parametrize(
+    "find", [find_model, find_hardware, find_quant, find_network, find_runtime]
+)
+def test_a_path_of_no_file_is_not_taken_for_a_name(find: Callable[[str], object]) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        find("./nothing.toml")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "n = " + "9" * 5000, "stored = {}"])
+def test_a_hostile_toml_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=re.escape(str(file))) as caught:
+        find_model(str(file))
+    assert "\n" not in str(caught.value)
 
 
 def test_importing_the_catalogue_reads_nothing_and_imports_nothing_heavy() -> None:
