@@ -21,6 +21,7 @@ Facts = Mapping[str, Any]
 
 _DATA = Path(__file__).parent / "data"
 _REQUIRED = dataclasses.MISSING
+_MOST_TOML_BYTES = 1 << 20
 
 
 @functools.cache
@@ -35,6 +36,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # few commands read a user's own file
 
     try:
+        if path.stat().st_size > _MOST_TOML_BYTES:
+            raise UserError(f"{path}: is too large for an entry of the catalogue")
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None

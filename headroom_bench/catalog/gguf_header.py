@@ -31,6 +31,8 @@ MAX_DIMS = 4
 MAX_SPLIT_FILES = 9999
 KEPT_NUMBERS = 1 << 12
 """Longer arrays are counted, not kept: only vocabularies are that long."""
+MAX_KEPT_NUMBERS = 1 << 17
+"""Over all arrays of a file; further ones are counted."""
 KEPT_TEXT_BYTES = 256
 """Longer texts (chat templates) are cut."""
 
@@ -156,6 +158,7 @@ class _Reader:
         file.seek(0)
         self._at = 0
         self._texts_left = MAX_TEXTS
+        self._numbers_left = MAX_KEPT_NUMBERS
 
     def header(self) -> GgufHeader:
         tensor_count, key_count = self._counts()
@@ -272,9 +275,10 @@ class _Reader:
             return self._texts(key, count)
         form = self._form(kind, key)
         size = struct.calcsize(form)
-        if count > KEPT_NUMBERS:
+        if count > min(KEPT_NUMBERS, self._numbers_left):
             self._skip(count * size)
             return CountedArray(count)
+        self._numbers_left -= count
         return struct.unpack(f"<{count}{form[1]}", self._take(count * size))
 
     def _texts(self, key: str, count: int) -> Value:

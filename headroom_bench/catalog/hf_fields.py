@@ -9,7 +9,7 @@ from typing import Any
 
 from headroom_bench.errors import UserError
 
-_MOST_BYTES = 16 << 20
+_MOST_BYTES = 4 << 20
 _LARGEST = 1 << 32
 _TEXT_SECTIONS = ("text_config", "language_config", "llm_config")
 """Where multimodal models keep the language model's figures."""

@@ -58,8 +58,7 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
     kinds = ", ".join(f"{count} {_KINDS[kind]}" for kind, count in shape["layer_kinds"].items())
     yield f"  {shape['layers']} layers: {kinds}" + _window(shape)
     yield (
-        f"  width {shape['hidden_size']:,}, {shape['heads']} heads, {shape['kv_heads']} key-value "
-        f"heads of {_head_widths(shape)}, FFN {shape['ffn_intermediate']:,}, "
+        f"  width {shape['hidden_size']:,}, {_heads(shape)}, FFN {shape['ffn_intermediate']:,}, "
         f"vocabulary {shape['vocab_size']:,}" + (" (tied)" if shape["tied_embeddings"] else "")
     )
     if moe := shape["moe"]:
@@ -78,12 +77,13 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  notes: {document['notes']}"
 
 
-def _head_widths(shape: Mapping[str, Any]) -> str:
-    if shape["mla"]:
-        return f"a {shape['mla']['latent']} + {shape['mla']['rope']} latent"
+def _heads(shape: Mapping[str, Any]) -> str:
+    if mla := shape["mla"]:
+        return f"{shape['heads']} heads over one latent of {mla['latent']} + {mla['rope']} values"
+    widths = str(shape["head_dim"])
     if shape["v_head_dim"] != shape["head_dim"]:
-        return f"{shape['head_dim']} (K) and {shape['v_head_dim']} (V)"
-    return str(shape["head_dim"])
+        widths = f"{shape['head_dim']} (K) and {shape['v_head_dim']} (V)"
+    return f"{shape['heads']} heads, {shape['kv_heads']} key-value heads of {widths}"
 
 
 def _window(shape: Mapping[str, Any]) -> str:

@@ -236,6 +236,13 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             find_model(str(tmp_path / name))
 
 
+def test_arrays_of_numbers_take_little_memory(tmp_path: Path) -> None:
+    keys = 2000
+    one = struct.pack("<IIQ", 9, 5, 4096) + bytes(range(1, 129)) * 128
+    data = _start(0, keys) + b"".join(text(f"k{i}") + one for i in range(keys))
+    assert "not a language model" in _refusal(_raw(tmp_path, data))
+
+
 def test_names_from_a_file_are_printable(tmp_path: Path) -> None:
     metadata = {**_TINY_METADATA, "general.name": "\x1b[31mred\nline"}
     model = find_model(str(write_gguf(tmp_path / "m.gguf", metadata, _tiny_tensors())))
