@@ -100,6 +100,7 @@ class RecordWriter:
                 self._tokens.write(token_times.MAGIC)
                 self._tokens.flush()
             except OSError as why:
+                self._close_files()
                 raise _unwritable(why) from None
         self._queue: queue.SimpleQueue[tuple[bytes, bytes, Future[None]] | None] = (
             queue.SimpleQueue()
@@ -137,13 +138,20 @@ class RecordWriter:
         """
         self._queue.put(None)
         self._thread.join()
+        unclosed = self._close_files()
+        failure = self._failure or unclosed
+        if failure is not None:
+            raise _unwritable(failure)
+
+    def _close_files(self) -> OSError | None:
+        """Closes both; tells what kept the last bytes from being written."""
+        failure = None
         for handle in (self._requests, self._tokens):
             try:
                 handle.close()
             except OSError as why:
-                self._failure = self._failure or why
-        if self._failure is not None:
-            raise _unwritable(self._failure)
+                failure = failure or why
+        return failure
 
 
 def _unwritable(why: OSError) -> UserError:

@@ -192,12 +192,12 @@ def test_a_full_disk_is_told_to_whoever_waits_for_the_record(folder: RunFolder) 
 @full
 def test_full_for_token_times_only(folder: RunFolder) -> None:
     writer = RecordWriter(folder)
-    with Path("/dev/full").open("ab") as nowhere:
-        writer._tokens = nowhere
-        with pytest.raises(UserError, match="No space left"):
-            writer.append(record(), [1.0]).result(timeout=10)
-        with pytest.raises(UserError, match="No space left"):
-            writer.close()
+    writer._tokens.close()
+    writer._tokens = Path("/dev/full").open("ab")  # noqa: SIM115  (the writer closes it)
+    with pytest.raises(UserError, match="No space left"):
+        writer.append(record(), [1.0]).result(timeout=10)
+    with pytest.raises(UserError, match="No space left"):
+        writer.close()
     assert read_requests(folder.path) == [record()]
 
 
