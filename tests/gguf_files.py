@@ -93,7 +93,7 @@ class _Layout:
         self._add("token_embd", model.hidden_size, model.vocab_size)
         if not model.tied_embeddings:
             self._add("output", model.hidden_size, model.vocab_size)
-        self._norm("output_norm")
+        self._norm("token_embd_norm" if self._arch == "lfm2moe" else "output_norm")
         if extra := model.per_layer_embedding:
             width = extra.dim * model.n_layers
             self._add("per_layer_token_embd", width, extra.vocab_size)
@@ -212,7 +212,11 @@ class _Layout:
             mixed = 2 * linear.n_k_heads * linear.k_head_dim + value
             self._add(f"blk.{i}.attn_qkv", hidden, mixed)
             self._add(f"blk.{i}.attn_gate", hidden, value)
-            self._add(f"blk.{i}.ssm_ba", hidden, 2 * linear.n_v_heads)
+            if self._arch == "qwen3next":
+                self._add(f"blk.{i}.ssm_ba", hidden, 2 * linear.n_v_heads)
+            else:
+                self._add(f"blk.{i}.ssm_alpha", hidden, linear.n_v_heads)
+                self._add(f"blk.{i}.ssm_beta", hidden, linear.n_v_heads)
             self._add(f"blk.{i}.ssm_conv1d", kernel, mixed, kind="F32")
             self._add(f"blk.{i}.ssm_out", value, hidden)
         elif linear.kind == "mamba2":
@@ -243,9 +247,13 @@ class _Layout:
         if moe and sparse:
             self._add(f"blk.{i}.ffn_gate_inp", hidden, moe.n_experts, kind="F32")
             inside = moe.latent_size or hidden
-            for part in up:
-                self._add(f"blk.{i}.ffn_{part}_exps", inside, moe.moe_intermediate, moe.n_experts)
-            self._add(f"blk.{i}.ffn_down_exps", moe.moe_intermediate, inside, moe.n_experts)
+            width, experts = moe.moe_intermediate, moe.n_experts
+            if self._arch == "gemma4":
+                self._add(f"blk.{i}.ffn_gate_up_exps", inside, 2 * width, experts)
+            else:
+                for part in up:
+                    self._add(f"blk.{i}.ffn_{part}_exps", inside, width, experts)
+            self._add(f"blk.{i}.ffn_down_exps", width, inside, experts)
             if moe.latent_size:
                 self._add(f"blk.{i}.ffn_latent_down", hidden, inside)
                 self._add(f"blk.{i}.ffn_latent_up", inside, hidden)

@@ -6,13 +6,13 @@ from __future__ import annotations
 KNOWN_ARCHITECTURES = frozenset((
     "baichuan", "bailingmoe", "bailingmoe2", "chatglm", "cohere2", "command-r", "deci",
     "deepseek", "deepseek2", "dots1", "ernie4_5", "ernie4_5-moe", "exaone", "exaone4", "falcon",
-    "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "glm4", "glm4moe", "gpt-oss",
-    "gpt2", "gptneox", "granite", "granitehybrid", "granitemoe", "hunyuan-dense", "hunyuan-moe",
-    "internlm2", "jamba", "kimi-linear", "lfm2", "lfm2moe", "llama", "llama4", "mimo2", "minicpm",
-    "minicpm3", "minimax-m2", "mistral3", "mistral4", "nemotron", "nemotron_h", "nemotron_h_moe",
-    "olmo", "olmo2", "olmoe", "openelm", "phi2", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen2vl",
-    "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe", "seed_oss",
-    "smollm3", "stablelm", "starcoder2",
+    "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "glm-dsa", "glm4", "glm4moe",
+    "gpt-oss", "gpt2", "gptneox", "granite", "granitehybrid", "granitemoe", "hunyuan-dense",
+    "hunyuan-moe", "internlm2", "jamba", "kimi-linear", "lfm2", "lfm2moe", "llama", "llama4",
+    "mimo2", "minicpm", "minicpm3", "minimax-m2", "mistral3", "mistral4", "nemotron",
+    "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmoe", "openelm", "phi2", "phi3", "phimoe",
+    "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next",
+    "qwen3vl", "qwen3vlmoe", "seed_oss", "smollm3", "stablelm", "starcoder2",
 ))
 """`general.architecture` of GGUF files (llama.cpp, `llama-arch.cpp`)."""
 

@@ -35,7 +35,13 @@ _GEMMA3N_OWN_CACHE_LAYERS = 20
 _TOLERANCE = 0.04
 """Computed and published totals agree within it for every entry of the catalogue."""
 _UNREADABLE = {"deepseek4": "its compressed cache is not described in the file"}
-_NOT_LANGUAGE = {"clip": "an image or audio projector", "t5": "an encoder-decoder"}
+_NOT_LANGUAGE = {
+    "clip": "an image or audio projector",
+    "t5": "an encoder-decoder",
+    "t5encoder": "an encoder",
+    "gemma-embedding": "an encoder",
+    "wavtokenizer-dec": "an audio decoder",
+}
 
 
 def model_from_gguf(path: Path) -> Model:
@@ -71,8 +77,10 @@ class _Shape:
         self._path = header.path
         arch = header.metadata.get("general.architecture")
         kind = header.metadata.get("general.type", "model")
-        if kind != "model" or not isinstance(arch, str) or arch in _NOT_LANGUAGE:
-            told = _NOT_LANGUAGE.get(str(arch), f"of the kind {str(kind)!r:.40}")
+        if kind != "model" or not isinstance(arch, str):
+            raise self._wrong(f"is GGUF, but of the kind {str(kind)!r:.40}, not a language model")
+        if arch in _NOT_LANGUAGE or "bert" in arch:
+            told = _NOT_LANGUAGE.get(arch, "an encoder")
             raise UserError(f"{self._path}: is GGUF, but {told}, not a language model")
         if arch in _UNREADABLE:
             raise UserError(f"{self._path}: {arch} cannot be read: {_UNREADABLE[arch]}")
@@ -354,7 +362,7 @@ class _Shape:
             return self._short_conv(layers)
         if "ssm_conv1d_q" in first:
             return self._kimi_delta(layers)
-        if "attn_qkv" in first or "ssm_ba" in first:
+        if {"ssm_ba", "ssm_alpha"} & first.keys():
             return self._gated_delta(layers)
         return self._mamba(layers, first)
 

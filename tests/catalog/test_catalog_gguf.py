@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import gguf
+import numpy
 import pytest
 from catalog_shapes import shape
 from gguf_files import Tensor, gguf_of, write_gguf
 
 from headroom_bench.catalog import find_model, twin
+from headroom_bench.catalog.ggml_types import GGML_TYPES
 from headroom_bench.catalog.gguf_header import read_gguf
+from headroom_bench.catalog.stored import ROLES, role_of
 
 ARCHITECTURES = {
     "Llama 3.1 8B Instruct": "llama",
@@ -115,7 +120,6 @@ def test_parts_of_a_split_file_are_one_model(tmp_path: Path) -> None:
 
 
 def test_a_file_by_the_gguf_package_is_read_alike(tmp_path: Path) -> None:
-    gguf, numpy = pytest.importorskip("gguf"), pytest.importorskip("numpy")
     file = tmp_path / "small.gguf"
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_block_count(1)
@@ -155,15 +159,28 @@ def test_a_file_by_the_gguf_package_is_read_alike(tmp_path: Path) -> None:
 
 
 def test_type_sizes_are_those_of_the_gguf_package() -> None:
-    gguf = pytest.importorskip("gguf")
-    from headroom_bench.catalog.ggml_types import GGML_TYPES
-
     theirs = {int(kind): (kind.name, *sizes) for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
     ours = {number: (k.name, k.block, k.block_bytes) for number, k in GGML_TYPES.items()}
     assert {n: theirs[n] for n in ours.keys() & theirs.keys()} == {
         n: ours[n] for n in ours.keys() & theirs.keys()
     }
     assert len(ours.keys() & theirs.keys()) > 30
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_files_of_these_tests_have_the_names_that_converters_write(name: str) -> None:
+    arch = ARCHITECTURES[name]
+    number = next(n for n, known in gguf.MODEL_ARCH_NAMES.items() if known == arch)
+    known = {gguf.TENSOR_NAMES[t].replace("{bid}", "N") for t in gguf.MODEL_TENSORS[number]}
+    _, tensors = gguf_of(find_model(name), arch)
+    ours = {re.sub(r"^blk\.\d+", "blk.N", t.name.rsplit(".", 1)[0]) for t in tensors}
+    # Not every family's prediction blocks were known to converters when the package was released.
+    assert {t for t in ours - known if ".nextn." not in t} == set()
+
+
+def test_every_tensor_of_a_converter_has_a_role() -> None:
+    for name in gguf.TENSOR_NAMES.values():
+        assert role_of(f"{name.format(bid=0, xid=0)}.weight", 1) in ROLES
 
 
 def test_experts_written_one_by_one_are_experts(tmp_path: Path) -> None:
