@@ -172,7 +172,9 @@ def parse_toml(text: str, path: Path) -> Table:
     """The root table of a TOML text; `path` names it in errors."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as why:
+    except RecursionError:
+        raise UserError(f"{path}: is not valid TOML: nested too deep") from None
+    except ValueError as why:  # its own error, or a number of thousands of digits
         told = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", str(why), re.DOTALL)
         last = text.count("\n") + 1
         line, problem = (told[2], told[1]) if told else (last, str(why))

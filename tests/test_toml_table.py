@@ -215,6 +215,12 @@ def test_broken_syntax_is_told_with_its_line(text: str, told: str) -> None:
     assert str(why.value).startswith(told)
 
 
+def test_hostile_texts_are_refused_in_one_line() -> None:
+    for text, told in (("a = " + "[" * 5000, "nested too deep"), ("a = " + "9" * 5000, "digits")):
+        with pytest.raises(UserError, match=f"is not valid TOML: .*{told}"):
+            parse_toml(text, Path("x.toml"))
+
+
 def test_unreadable_files(tmp_path: Path) -> None:
     for name, told in (("none.toml", "cannot be read: No such file"), (".", "cannot be read: ")):
         with pytest.raises(UserError, match=told):
