@@ -82,6 +82,34 @@ def test_a_shape_that_does_not_explain_the_file_is_called_estimated(tmp_path: Pa
     assert read.kv() == entry.kv()
 
 
+def test_biases_and_order_do_not_matter(tmp_path: Path) -> None:
+    entry = find_model("gpt-oss 20B")
+    metadata, tensors = gguf_of(entry, "gpt-oss")
+    biases = [
+        Tensor(f"blk.{i}.ffn_{part}_exps.bias", (2880, 32))
+        for i in range(entry.n_layers)
+        for part in ("gate", "up", "down")
+    ]
+    read = find_model(str(write_gguf(tmp_path / "m.gguf", metadata, [*biases, *tensors[::-1]])))
+    assert shape(read) == shape(entry)
+    assert read.stored
+    assert read.stored.values("experts") == entry.params().routed + 24 * 3 * 2880 * 32
+
+
+def test_fused_projections_are_no_shared_ones(tmp_path: Path) -> None:
+    entry = find_model("Gemma 3 12B it")
+    metadata, tensors = gguf_of(entry, "gemma3")
+    fused = [t for t in tensors if ".attn_k." not in t.name and ".attn_v." not in t.name]
+    fused = [
+        Tensor(t.name.replace("attn_q", "attn_qkv"), (3840, 8192), t.type)
+        if ".attn_q." in t.name
+        else t
+        for t in fused
+    ]
+    read = find_model(str(write_gguf(tmp_path / "m.gguf", metadata, fused)))
+    assert shape(read) == shape(entry)
+
+
 def test_a_window_as_long_as_the_context_is_none(tmp_path: Path) -> None:
     metadata, tensors = gguf_of(find_model("Phi-3 mini 4k"), "phi3")
     metadata["phi3.attention.sliding_window"] = 4096
