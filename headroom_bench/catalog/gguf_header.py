@@ -198,7 +198,7 @@ class _Reader:
     def _check_count(self, what: str, count: int, most: int, bytes_each: int) -> None:
         if count > most or count * bytes_each > self._size - self._at:
             raise self._wrong(
-                f"says it holds {count:,} {what}, which cannot be in a file of {self._size:,} bytes"
+                f"is cut short or damaged: {count:,} {what} cannot be in {self._size:,} bytes"
                 if count <= most
                 else f"says it holds {count:,} {what}; no model has more than {most:,}"
             )

@@ -320,7 +320,7 @@ def _fit(options: InspectOptions) -> dict[str, Any] | None:
     deployment = Deployment.named(
         model=options.name,
         hardware=options.hardware,
-        quant=options.quant or _quant(model, options).name,
+        quant=options.quant or (None if model.stored else _quant(model, options).name),
         runtime=options.runtime,
         kv_k=options.kv_k,
         kv_v=options.kv_v,

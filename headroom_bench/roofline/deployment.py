@@ -141,11 +141,11 @@ def quant_of(model: Model, name: str | None, runtime: Runtime) -> Quant:
     gpt-oss's MXFP4 leaves other tensors at 8 bits in GGUF files, at 16 in safetensors.
     Raises `UserError`: an unknown name, or none where there is no file.
     """
+    quant = find_quant(name) if name is not None else None
     if model.stored:
         return model.stored.quant()
-    if name is None:
+    if quant is None:
         raise UserError(f"{model.name}: how its weights are stored is not known; give --quant")
-    quant = find_quant(name)
     if quant.name == "MXFP4" and runtime.id in ("vllm", "sglang", "tensorrt-llm"):
         return find_quant("MXFP4 (safetensors)")
     return quant

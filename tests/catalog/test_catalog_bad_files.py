@@ -110,7 +110,7 @@ HOSTILE = {
     "big-endian": (_start(0, 0, 3 << 24), 0, "big-endian"),
     "2^63 tensors": (_start(HUGE, 0), 0, "no model has more than"),
     "2^64-1 keys": (_start(0, 2**64 - 1), 0, "no model has more than"),
-    "more tensors than bytes": (_start(60_000, 0), 0, "cannot be in a file of"),
+    "more tensors than bytes": (_start(60_000, 0), 0, "60,000 tensors cannot be in"),
     "key of 2^63 bytes": (_start(0, 1) + struct.pack("<Q", HUGE) + bytes(32), 0, "name of a"),
     "key of a gigabyte": (_start(0, 1) + struct.pack("<Q", 1 << 30), 1 << 31, "name of a"),
     "text of 2^63 bytes": (_start(0, 1) + text("k") + struct.pack("<IQ", 8, HUGE), 64, "wants"),
@@ -268,7 +268,7 @@ def test_fuzz_truncation(tmp_path: Path, length: int) -> None:
     path = _tiny(tmp_path)
     whole = path.stat().st_size
     os.truncate(path, length * whole // 3001)
-    with pytest.raises(UserError, match=r"cut short|not a GGUF|cannot be in a file"):
+    with pytest.raises(UserError, match=r"cut short|not a GGUF"):
         find_model(str(path))
 
 

@@ -155,6 +155,18 @@ def test_what_does_not_fit_and_what_would(capsys: pytest.CaptureFixture[str]) ->
     assert "fits into NVIDIA DGX Spark" in _text(capsys, "gpt-oss-120b", "--hardware", "gb10")
 
 
+def test_files_of_ones_own_work_where_names_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, gemma: Path
+) -> None:
+    quant = tmp_path / "quant.toml"
+    quant.write_text("name = 'mine'\nformat = 'gguf'\nwhole_file_bpw = 5.0\n")
+    seen = _json(capsys, "llama-3.1-8b", "--quant", str(quant), "--hardware", "gb10")
+    assert seen["weights"]["quant"] == "mine"
+    assert seen["fit"]["total_gb"] == pytest.approx(seen["memory"]["total_gb"])
+    seen = _json(capsys, str(gemma), "--hardware", "rtx-4090")
+    assert seen["fit"]["total_gb"] == pytest.approx(seen["memory"]["total_gb"])
+
+
 def test_a_partly_published_shape_shows_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     seen = _json(capsys, "muse-glimmer-30b", "--hardware", "gb10")
     assert seen["weights"] is None

@@ -47,6 +47,8 @@ def test_a_file_says_its_format_and_beats_what_is_said(tmp_path: Path) -> None:
     assert plain.quant.kind == "k-quant"
     assert plain.weights() == told.weights()
     assert plain.quant.bits_per_weight == pytest.approx(4.5, abs=0.01)
+    with pytest.raises(UserError, match="unknown quantization 'Q9'"):
+        _deployment(file, quant="Q9")
     with pytest.raises(UserError, match="give --quant"):
         _deployment("llama-3.1-8b")
 
