@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
+from typing import TextIO
 
 from aiohttp import web
 
 from headroom_bench.errors import UserError, unknown_name
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.pricer import Pricer
+from mock_server.dialect import Dialect
+from mock_server.dialects.registry import DIALECTS
 from mock_server.facts import facts_of
-from mock_server.journal import Journal
-from mock_server.llamacpp import BUILD_INFO, LlamaCpp
+from mock_server.faults import Fault, parse_faults
+from mock_server.front import Front
+from mock_server.logs import Lines, Log
 from mock_server.options import MAX_BODY_BYTES, MockOptions
+from mock_server.request_faults import IdleClose, LogFault
 from mock_server.service import Service
+from mock_server.tls import context_of
+from mock_server.truth import Truth
 
-DIALECTS = ("llamacpp",)
 _SHUTDOWN_S = 0.2
 """Open streams are not waited for: they would go on for minutes."""
+_KEEPALIVE_S = 75.0
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
-JOURNAL: web.AppKey[Journal] = web.AppKey("journal", Journal)
+LOG: web.AppKey[Log] = web.AppKey("log", Log)
 
 
 def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Application:
@@ -38,32 +45,71 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
         raise UserError(f"{options.slots} slots cannot share a context of {options.ctx} tokens")
     if options.time_scale <= 0 or options.loading_s < 0:
         raise UserError("time_scale must be above 0, loading_s not below")
+    if options.reasoning < 0 or options.stream_interval < 1:
+        raise UserError("reasoning must not be below 0, stream_interval not below 1")
     deployment = _deployment(options)
-    front = LlamaCpp(options, facts_of(deployment))
+    front = Front(options, facts_of(deployment))
+    dialect = front.dialect = DIALECTS[options.dialect](front)
     price = pricer or deployment.pricer()
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     front.add_to(app)
+    dialect.add_to(app)
 
     async def running(app: web.Application) -> AsyncIterator[None]:
         stream = sys.stderr
         if options.journal_file is not None:
             stream = options.journal_file.open("a", encoding="utf-8")
-        journal = Journal(stream, lambda: service.wall.life_s())
-        service = Service(price, options.slots, options.ctx_per_slot, options.time_scale, journal)
+        truth = Truth(options.truth_file)
+        log, close_lines = _log(options, dialect, stream, lambda: service.wall.life_s())
+        service = Service(
+            price,
+            options.slots,
+            options.ctx_per_slot,
+            options.time_scale,
+            log,
+            truth,
+            dialect.name,
+        )
         front.service = app[SERVICE] = service
-        app[JOURNAL] = journal
-        journal.starting(BUILD_INFO, options.model_name)
+        app[LOG] = log
+        log.starting()
         yield
         service.stop()
         if service.wall.slips:
             lost, worst = service.wall.slip_s, service.wall.worst_slip_s
-            journal.note(f"box time slipped {lost:.3f} s in all, {worst:.3f} s at worst")
-        journal.stopping()
+            log.note(f"box time slipped {lost:.3f} s in all, {worst:.3f} s at worst")
+        log.stopping()
+        close_lines()
+        truth.close()
         if options.journal_file is not None:
             stream.close()
 
     app.cleanup_ctx.append(running)
     return app
+
+
+def _log(
+    options: MockOptions, dialect: Dialect, stream: TextIO, life_s: Callable[[], float]
+) -> tuple[Log, Callable[[], None]]:
+    """The dialect's log with its faults, and what is to be called at its end."""
+    faults = [fault for fault in parse_faults(options.faults) if isinstance(fault, LogFault)]
+    lines: Lines = stream
+    closers: list[Callable[[], None]] = []
+    for fault in faults:
+        lines = fault.wrap(lines, options.seed)
+        close = getattr(lines, "close", None)
+        if close is not None:
+            closers.append(close)
+
+    def clock() -> float:
+        now = life_s()
+        return now + sum(fault.shift_s(now) for fault in faults)
+
+    def close_lines() -> None:
+        for close in reversed(closers):
+            close()
+
+    return dialect.log(lines, clock, options), close_lines
 
 
 def _deployment(options: MockOptions) -> Deployment:
@@ -88,11 +134,15 @@ async def serve(
     """Serve until cancelled; `ready` gets the port once connections are taken.
 
     Cancellation closes the server within a second and cuts open streams. Raises `UserError` as
-    `make_app` does, and where the address cannot be had or the journal not be written.
+    `make_app` does, and where the address, a file or the certificate cannot be had.
     """
     app = make_app(options, pricer)
     runner = web.AppRunner(
-        app, handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_S
+        app,
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=_SHUTDOWN_S,
+        keepalive_timeout=_idle_s(parse_faults(options.faults)),
     )
     try:
         await _start(runner, app, options, ready)
@@ -101,27 +151,31 @@ async def serve(
         await runner.cleanup()
 
 
+def _idle_s(faults: list[Fault]) -> float:
+    """How long a connection may be idle, in wall seconds."""
+    return min([f.seconds for f in faults if isinstance(f, IdleClose)], default=_KEEPALIVE_S)
+
+
 async def _start(
     runner: web.AppRunner,
     app: web.Application,
     options: MockOptions,
     ready: Callable[[int], None],
 ) -> None:
+    secured = context_of(options)
     try:
         await runner.setup()
-        await web.TCPSite(runner, options.host, options.port, backlog=1024).start()
+        site = web.TCPSite(runner, options.host, options.port, backlog=4096, ssl_context=secured)
+        await site.start()
     except OSError as why:
         where = why.filename or f"{options.host}:{options.port}"
         raise UserError(f"cannot start on {where}: {why.strerror or why}") from None
     port = runner.addresses[0][1]
-    url = f"http://{options.host}:{port}"
-    journal, service = app[JOURNAL], app[SERVICE]
-
-    def loaded() -> None:
-        journal.ready(options.slots, service.ctx_per_slot, url)
-
+    url = f"{'https' if secured else 'http'}://{options.host}:{port}"
+    log = app[LOG]
     if options.loading_s:
-        asyncio.get_running_loop().call_later(options.loading_s / options.time_scale, loaded)
+        wait = options.loading_s / options.time_scale
+        asyncio.get_running_loop().call_later(wait, log.ready, url)
     else:
-        loaded()
+        log.ready(url)
     ready(port)

@@ -43,6 +43,22 @@ class MockOptions:
     api_key: str | None = None
     loading_s: float = 0.0
     """How long the model loads, while every route answers 503."""
+    reasoning: int = 0
+    """Tokens of reasoning before each answer, unless a request declines them."""
+    reasoning_on_request: int = 64
+    """Tokens of reasoning where `reasoning` is 0 but a request asks for it."""
+    journal_format: str = "J8"
+    """llamacpp: the form of its journal, and with it the build that is spoken."""
+    ping_s: float | None = 30.0
+    """llamacpp: silence after which a stream gets a comment; None: never."""
+    stream_interval: int = 1
+    """vllm: tokens an event holds, unless the request says."""
+    truth_file: Path | None = None
+    faults: tuple[str, ...] = ()
+    """`NAME[:ARGUMENT…]`, for every request."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_self_signed: bool = False
 
     @property
     def model_name(self) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from headroom_bench.box import Box, BoxRequest, Event, Served
 from headroom_bench.roofline.pricer import Pricer
-from headroom_bench.segments import Segment
-from mock_server.answers import Answer
-from mock_server.journal import Journal
+from mock_server.jobs import Job, Outcome
+from mock_server.logs import Log
 from mock_server.prompts import content_id
-from mock_server.timings import Timings, timings
+from mock_server.truth import Truth
 from mock_server.wall import Wall
 
 SAMPLE_S = 3.0
@@ -21,58 +20,9 @@ SAMPLE_S = 3.0
 SAMPLE_TOKENS = 100
 """An answer has no in-flight line before so many tokens."""
 _WATCH_S = 1.0
-
-
-class Reply(Protocol):
-    """Where a request's outcome goes. Called at the end of the pass that brought it."""
-
-    def admitted(self, job: Job, /) -> None: ...
-
-    def token(self, job: Job, /) -> None:
-        """The answer's token number `job.generated` is there."""
-        ...
-
-    def finished(self, job: Job, /) -> None: ...
-
-    def rejected(self, job: Job, /) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One request on its way. Times are box seconds."""
-
-    id: str
-    segments: tuple[Segment, ...]
-    prompt_tokens: int
-    answer: Answer
-    wanted_tokens: int
-    """What was asked for; the context may hold less."""
-    reply: Reply
-    settings: dict[str, object] = field(default_factory=dict)
-    """How it was asked for, as `/slots` tells it."""
-    task: int = -1
-    slot: int = -1
-    admitted_at: float = 0.0
-    first_token_at: float = 0.0
-    last_token_at: float = 0.0
-    cached: int = 0
-    generated: int = 0
-    sampled_at: float = 0.0
-    sampled_tokens: int = 0
-    truncated: bool = False
-    gone: bool = False
-    """The asker hung up."""
-
-    def timings(self) -> Timings:
-        """As far as it got."""
-        begun = self.generated > 0
-        return timings(
-            cached=self.cached,
-            read=self.prompt_tokens - self.cached if begun else 0,
-            prompt_s=self.first_token_at - self.admitted_at if begun else 0.0,
-            generated=self.generated,
-            decode_s=self.last_token_at - self.first_token_at,
-        )
+"""Life seconds between two looks at prompts that are being read."""
+_PROGRESS_WALL_S = 0.02
+"""Wall seconds between two looks where somebody wants to hear of each batch of a prompt."""
 
 
 @dataclass(slots=True)
@@ -99,28 +49,45 @@ class Service:
     """One server. To be made inside a running event loop. Raises ValueError for sizes below 1."""
 
     def __init__(
-        self, pricer: Pricer, slots: int, ctx_per_slot: int, time_scale: float, journal: Journal
+        self,
+        pricer: Pricer,
+        slots: int,
+        ctx_per_slot: int,
+        time_scale: float,
+        log: Log,
+        truth: Truth,
+        dialect: str,
     ) -> None:
         self.box = Box(pricer, slots, ctx_per_slot, leap=False)
         self.wall = Wall(self.box, time_scale, self._on_events, self._on_cancelled)
+        self.slots = slots
         self.ctx_per_slot = ctx_per_slot
         self.totals = Totals()
         self.jobs: dict[str, Job] = {}
         self.unix_s = b"%d" % int(time.time())
         """Wall-clock seconds of the latest pass, as they stand in events."""
-        self._journal = journal
+        self.truth = truth
+        self.on_over: list[Callable[[Job], None]] = []
+        """Called with each request that the box is done with."""
+        self.log = log
+        self._dialect = dialect
         self._time_scale = time_scale
         self._posted = 0
         self._graphs_reused = 0
         self._seats = [_Seat() for _ in range(slots)]
         self._watch: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        if log.every_s is not None:
+            self._tick_later(log.every_s)
 
     def submit(self, job: Job) -> None:
         """Ask. The reply hears of it from now on."""
         self.wall.catch_up()
+        job.arrived_ns = time.monotonic_ns()
+        job.arrived_at = self.wall.box_s()
         job.task = self._next_task()
         self.jobs[job.id] = job
-        answer_id = content_id("assistant", job.answer.text)
+        answer_id = content_id("assistant", job.answer.said_back())
         self.wall.submit(BoxRequest(job.id, job.segments, job.wanted_tokens, answer_id))
 
     def hang_up(self, job: Job) -> None:
@@ -128,36 +95,60 @@ class Service:
         if job.gone or job.id not in self.jobs:
             return
         job.gone = True
-        self._journal.cancelled(job.task)
+        self.log.cancelled(job)
         self.wall.cancel(job.id)
 
-    def refuse(self, message: str) -> None:
-        """Journal a request that never reached the box."""
-        self._journal.refused(self._next_task(), message)
+    def delivered(self, job: Job) -> None:
+        """All that will ever be sent of `job`'s answer is sent: its truth is known once the box is
+        done with it too."""
+        if job.delivered:
+            return
+        job.delivered = True
+        if job.outcome:
+            self._tell_truth(job)
+
+    def fail_all(self, message: str) -> None:
+        """Every request that has a slot dies, as when a KV memory that all share is full."""
+        for job in [job for job in self.jobs.values() if job.slot >= 0 and not job.gone]:
+            job.gone = True
+            self.log.failed(job.task, message)
+            self.wall.cancel(job.id)
+            job.reply.failed(job, message)
+
+    @property
+    def running(self) -> int:
+        return sum(1 for job in self.jobs.values() if job.slot >= 0)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.jobs) - self.running
 
     def stop(self) -> None:
         self.wall.stop()
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        for timer in (self._watch, self._ticking):
+            if timer is not None:
+                timer.cancel()
+        self._watch = self._ticking = None
 
     # --- events -------------------------------------------------------------------------------
 
     def _on_events(self, events: list[Event]) -> None:
         self.unix_s = b"%d" % int(time.time())
-        self._journal.hold()
+        self.log.hold()
         try:
             self._tell(events)
         finally:
-            self._journal.let_go()
+            self.log.let_go()
 
     def _tell(self, events: list[Event]) -> None:
         seats: dict[str, int] | None = None
+        batch = sum(1 for event in events if event.kind in ("tokens", "first_token"))
+        due_ns = self.wall.ns_of(events[-1].at)
         only_tokens = True
         for event in events:
             job = self.jobs[event.id]
             if event.kind == "tokens":
-                self._token(job, event.at)
+                self._tokens(job, event, due_ns, batch)
                 continue
             only_tokens = False
             if event.kind == "admitted":
@@ -168,23 +159,29 @@ class Service:
                 self._seat(job, seats)
             elif event.kind == "first_token":
                 job.first_token_at = job.sampled_at = event.at
-                self._token(job, event.at)
+                self._tokens(job, event, due_ns, batch)
             elif event.kind == "finished":
                 self._finish(job, event.reason == "length")
             elif event.kind == "rejected":
                 self._reject(job)
+        if batch:
+            self.log.passed(batch)
         if only_tokens:  # the batch was the same, so its compute graph was used again
             self._graphs_reused += 1
 
-    def _token(self, job: Job, at: float) -> None:
-        job.generated += 1
+    def _tokens(self, job: Job, event: Event, due_ns: int, batch: int) -> None:
+        at, new = event.at, event.n
+        job.generated += new
         job.last_token_at = at
+        for _ in range(new):
+            job.due_ns.append(due_ns)
+            job.batch.append(batch)
         if not job.gone:
-            job.reply.token(job)
+            job.reply.tokens(job, new)
         if job.generated >= SAMPLE_TOKENS and at - job.sampled_at >= SAMPLE_S:
             rate = (job.generated - 1) / (at - job.first_token_at)
             recent = (job.generated - job.sampled_tokens) / (at - job.sampled_at)
-            self._journal.generating(job.slot, job.task, job.generated, rate, recent)
+            self.log.sampled(job, rate, recent)
             job.sampled_at, job.sampled_tokens = at, job.generated
 
     def _seat(self, job: Job, seats: dict[str, int]) -> None:
@@ -194,21 +191,11 @@ class Service:
             slot = self.box.served(job.id).slot
             assert slot is not None
         job.slot = slot
-        seat = self._seats[job.slot]
-        whole = job.cached == job.prompt_tokens - 1 and job.cached > 0
-        shared = job.cached + whole
-        if shared > 0.1 * job.prompt_tokens:
-            kept = min(1.0, shared / max(1, seat.held_tokens))
-            self._journal.selected_by_prefix(job.slot, shared / job.prompt_tokens, kept)
-        else:
-            self._journal.selected_by_age(job.slot, seat.last_used_us)
-        self._journal.launched(job.slot, job.task)
-        if whole:
-            self._journal.whole_prompt_cached(job.slot, job.task, job.prompt_tokens)
+        seat = self._seats[slot]
+        self.log.seated(job, seat.held_tokens, seat.last_used_us)
         if not job.gone:
             job.reply.admitted(job)
-        if self._watch is None:
-            self._watch_later()
+        self._watch_later()
 
     def _seats_taken(self) -> dict[str, int]:
         views = self.box.snapshot().slots
@@ -216,43 +203,50 @@ class Service:
 
     def _finish(self, job: Job, truncated: bool) -> None:
         job.truncated = truncated
-        told = job.timings()
-        self._journal.timed(job.slot, job.task, told, self._graphs_reused)
-        self._release(job, job.prompt_tokens + job.generated - 1)
+        self.log.done(job, self._graphs_reused)
         totals = self.totals
-        totals.prompt_tokens += told.prompt_n
-        totals.cached_tokens += told.cache_n
-        totals.prompt_s += told.prompt_ms / 1e3
-        totals.generated_tokens += told.predicted_n
-        totals.generation_s += told.predicted_ms / 1e3
+        totals.prompt_tokens += job.read_tokens
+        totals.cached_tokens += job.cached
+        totals.prompt_s += job.prompt_s
+        totals.generated_tokens += job.generated
+        totals.generation_s += job.decode_s
         totals.longest_tokens = max(totals.longest_tokens, job.prompt_tokens + job.generated - 1)
+        self._release(job, job.prompt_tokens + job.generated - 1, "done")
         if not job.gone:
             job.reply.finished(job)
 
     def _reject(self, job: Job) -> None:
-        self._journal.refused(job.task, too_long(job.prompt_tokens, self.ctx_per_slot))
-        self._drop(job)
+        message = too_long(job.prompt_tokens, self.ctx_per_slot)
+        self.log.failed(job.task, message)
+        self._drop(job, "failed")
         if not job.gone:
-            job.reply.rejected(job)
+            job.reply.failed(job, message)
 
     def _on_cancelled(self, served: Served) -> None:
         job = self.jobs[served.id]
         if served.slot is None:
-            self._drop(job)
-            return
-        held = job.prompt_tokens + max(0, job.generated - 1)
-        self._release(job, held)
+            self._drop(job, "cancelled")
+        else:
+            self._release(job, job.prompt_tokens + max(0, job.generated - 1), "cancelled")
 
-    def _release(self, job: Job, held_tokens: int) -> None:
-        self._journal.released(job.slot, job.task, held_tokens, job.truncated)
+    def _release(self, job: Job, held_tokens: int, outcome: Outcome) -> None:
+        self.log.released(job, held_tokens)
         seat = self._seats[job.slot]
         seat.held_tokens = held_tokens
         seat.last_used_us = int(self.wall.life_s() * 1e6)
-        self._drop(job)
+        self._drop(job, outcome)
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: Job, outcome: Outcome) -> None:
         del self.jobs[job.id]
         self.box.forget(job.id)
+        job.outcome = outcome
+        for listener in self.on_over:
+            listener(job)
+        if job.delivered:
+            self._tell_truth(job)
+
+    def _tell_truth(self, job: Job) -> None:
+        self.truth.over(job, self._dialect, self.wall.ns_of)
 
     # --- the rest -----------------------------------------------------------------------------
 
@@ -262,32 +256,48 @@ class Service:
         return self._posted - 1 + self.box.usage.passes
 
     def _watch_prompts(self) -> None:
-        """While prompts are read, journal the progress of long ones: passes without an event tell
+        """While prompts are read, tell the progress of long ones: passes without an event tell
         nothing by themselves."""
-        self.wall.catch_up()
-        views = self.box.snapshot().slots
-        reading = [view for view in views if view.state == "prefill"]
-        now = self.wall.box_s()
-        for view in reading:
-            job = self.jobs[view.request_id or ""]
-            begun = max(job.admitted_at, job.sampled_at)
-            if view.processed_tokens and now - begun >= SAMPLE_S:
-                job.sampled_at = now
-                held = view.held_tokens
-                spent, read = now - job.admitted_at, view.processed_tokens
-                progress = held / job.prompt_tokens
-                self._journal.reading(job.slot, job.task, held, progress, spent, read)
         self._watch = None
-        if reading:
-            self._watch_later()
+        self.wall.catch_up()
+        now = self.wall.box_s()
+        for view in self.box.snapshot().slots:
+            if view.state != "prefill":
+                continue
+            job = self.jobs[view.request_id or ""]
+            if job.wants_progress and view.processed_tokens > job.processed and not job.gone:
+                job.reply.read(job, view.held_tokens)
+            job.processed = view.processed_tokens
+            if job.processed and now - max(job.admitted_at, job.sampled_at) >= SAMPLE_S:
+                job.sampled_at = now
+                self.log.reading(job, view.held_tokens, now - job.admitted_at)
+        self._watch_later()
 
     def _watch_later(self) -> None:
+        reading = [job for job in self.jobs.values() if job.slot >= 0 and not job.generated]
+        if not reading:
+            return
         wait = _WATCH_S / self._time_scale
-        self._watch = asyncio.get_running_loop().call_later(wait, self._watch_prompts)
+        if any(job.wants_progress for job in reading):
+            wait = min(wait, _PROGRESS_WALL_S)
+        loop = asyncio.get_running_loop()
+        if self._watch is not None:
+            if self._watch.when() <= loop.time() + wait:
+                return
+            self._watch.cancel()
+        self._watch = loop.call_later(wait, self._watch_prompts)
+
+    def _tick_later(self, every_s: float) -> None:
+        def tick() -> None:
+            self.log.tick(self.box.usage.passes, self.running, self.waiting)
+            self._tick_later(every_s)
+
+        wait = every_s / self._time_scale
+        self._ticking = asyncio.get_running_loop().call_later(wait, tick)
 
 
 def too_long(prompt_tokens: int, ctx_per_slot: int) -> str:
-    """The server's message for a prompt that no slot can hold."""
+    """llama.cpp's message for a prompt that no slot can hold."""
     return (
         f"request ({prompt_tokens} tokens) exceeds the available context size "
         f"({ctx_per_slot} tokens), try increasing it"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import socket
+import struct
+import time
+from array import array
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -13,45 +17,76 @@ MAX_UNREAD_BYTES = 1 << 20
 
 class Stream:
     """Writes whole pieces without waiting: every sequence of a pass is told of it at once, and a
-    slow reader must not hold up the others."""
+    slow reader must not hold up the others. Headers go with `start`, at the latest with the first
+    piece."""
 
-    def __init__(self, response: web.StreamResponse, transport: asyncio.Transport) -> None:
-        self.response = response
-        self._transport = transport
-        self._chunked = response.chunked
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self._request = request
+        self._headers = headers
+        self._transport: asyncio.Transport | None = None
+        self._chunked = False
+        self.response: web.StreamResponse | None = None
+        self.sent_ns = array("q")
+        """When each token was handed to the socket, in monotonic nanoseconds."""
         self.open = True
         self.writes = 0
         """How many pieces were written."""
 
-    def write(self, data: bytes) -> None:
-        """One piece, as one chunk. A lost connection swallows it."""
-        if not self.open or self._transport.is_closing():
+    async def start(self) -> None:
+        """Send the headers."""
+        if self.response is not None or not self.open:
+            return
+        response = web.StreamResponse(headers=self._headers)
+        if self._request.version >= (1, 1):
+            response.enable_chunked_encoding()
+        self.response = response
+        await response.prepare(self._request)
+        self._chunked = response.chunked
+        self._transport = self._request.transport
+        if self._transport is None or self._transport.is_closing():
+            self.open = False
+
+    def write(self, data: bytes, tokens: int = 0) -> None:
+        """One piece, as one chunk, which brings `tokens` tokens. A lost connection swallows it.
+
+        `start` must be over.
+        """
+        transport = self._transport
+        if not self.open or transport is None or transport.is_closing():
             self.open = False
             return
         self.writes += 1
-        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
-        if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self.cut()
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if tokens:
+            now = time.monotonic_ns()
+            for _ in range(tokens):
+                self.sent_ns.append(now)
+        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self.reset()
 
-    def cut(self) -> None:
-        """Break the connection."""
+    def reset(self) -> None:
+        """Break the connection with a TCP reset."""
         self.open = False
-        self._transport.abort()
+        if self._transport is not None:
+            break_connection(self._transport)
+
+    def drop(self) -> None:
+        """Close the connection without an end of the body."""
+        self.open = False
+        if self._transport is not None:
+            self._transport.close()
 
     async def finish(self) -> None:
         """The body is complete."""
-        if self.open:
+        if self.open and self.response is not None:
             self.open = False
             await self.response.write_eof()
 
 
-async def open_stream(request: web.Request, headers: Iterable[tuple[str, str]]) -> Stream | None:
-    """Send the headers now. None where the client has gone already."""
-    response = web.StreamResponse(headers=list(headers))
-    if request.version >= (1, 1):
-        response.enable_chunked_encoding()
-    await response.prepare(request)
-    transport = request.transport
-    if transport is None or transport.is_closing():
-        return None
-    return Stream(response, transport)
+def break_connection(transport: asyncio.Transport) -> None:
+    """Close with a TCP reset instead of an orderly end."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        linger = struct.pack("ii", 1, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    transport.abort()

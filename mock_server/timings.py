@@ -1,8 +1,10 @@
-"""llama.cpp's `timings` of one request, by the rules of b10441 and later."""
+"""llama.cpp's `timings` of one request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from mock_server.jobs import Job
 
 _LEAST_MS = 0.001
 """What the server reports as generation time while there is only one token."""
@@ -22,19 +24,23 @@ class Timings:
     predicted_ms: float
     """From the first token to the last."""
     predicted_per_token_ms: float
-    """Over one token less than were generated: the first came out of the prompt's pass."""
     predicted_per_second: float
 
 
-def timings(cached: int, read: int, prompt_s: float, generated: int, decode_s: float) -> Timings:
-    """From tokens and seconds. Milliseconds are rounded to the microsecond, as the server's are."""
-    prompt_ms = round(prompt_s * 1e3, 3)
-    predicted_ms = round(decode_s * 1e3, 3)
-    steps = max(0, generated - 1)
-    if generated and not steps:
+def timings(job: Job, *, over_all: bool = False) -> Timings:
+    """As far as the job got. Milliseconds are rounded to the microsecond, as the server's are.
+
+    `over_all`: rates divide by n (builds up to b10229), else by n - 1, for the first token came out
+    of the prompt's pass.
+    """
+    read, generated = job.read_tokens, job.generated
+    prompt_ms = round(job.prompt_s * 1e3, 3)
+    predicted_ms = round(job.decode_s * 1e3, 3)
+    steps = generated if over_all else max(0, generated - 1)
+    if generated == 1:
         predicted_ms = _LEAST_MS
     return Timings(
-        cache_n=cached,
+        cache_n=job.cached,
         prompt_n=read,
         prompt_ms=prompt_ms,
         prompt_per_token_ms=prompt_ms / read if read else 0.0,

@@ -49,6 +49,7 @@ class Wall:
         self._on_cancelled = on_cancelled
         self._loop = asyncio.get_running_loop()
         self._started = time.perf_counter()
+        self._zero_ns = time.monotonic_ns()  # the same moment, on the clock that processes share
         self._due: float | None = None
         self._known: float | None = (
             None  # when the box will next speak, if a cancel changes nothing
@@ -66,6 +67,11 @@ class Wall:
     def box_s(self) -> float:
         """What the box's clock shows: life less what slipped."""
         return self.life_s() - self.slip_s
+
+    def ns_of(self, at: float) -> int:
+        """When the box's moment `at` is or was, in monotonic nanoseconds, as far as time slipped
+        until now."""
+        return self._zero_ns + int((at + self.slip_s) / self._scale * 1e9)
 
     def submit(self, request: BoxRequest) -> None:
         """`request` arrives now. Raises ValueError as `Box.submit` does."""

@@ -52,25 +52,25 @@ def test_words_are_single_tokens() -> None:
 @given(st.integers(1, 400), st.text(max_size=20))
 @settings(max_examples=50)
 def test_answers_have_their_length_and_come_back_as_they_were(tokens: int, prompt: str) -> None:
-    answer = write_answer(0, prompt, tokens, limited=True)
+    answer = write_answer(prompt, tokens, limited=True)
     assert answer.tokens == count(answer.text) == tokens
     again = Segmenter().chat([("user", "x"), ("assistant", answer.text)])[-1]
     assert (again.tokens, again.content_id) == (tokens, content_id("assistant", answer.text))
 
 
 def test_other_prompts_get_other_answers() -> None:
-    texts = {write_answer(0, str(n), 20, limited=True).text for n in range(500)}
+    texts = {write_answer(str(n), 20, limited=True).text for n in range(500)}
     assert len(texts) == 500
-    assert write_answer(0, "a", 20, limited=True) == write_answer(0, "a", 20, limited=True)
+    assert write_answer("a", 20, limited=True) == write_answer("a", 20, limited=True)
 
 
 def test_stop_strings_cut_at_their_first_letter() -> None:
-    free = write_answer(0, "p", 100, limited=True)
-    stopped = write_answer(0, "p", 100, limited=True, stop=(".", "never said"))
+    free = write_answer("p", 100, limited=True)
+    stopped = write_answer("p", 100, limited=True, stop=(".", "never said"))
     assert stopped.text == free.text.partition(".")[0]
     assert (stopped.ended, stopped.stopping_word, stopped.tokens) == ("word", ".", 12)
     across = free.text[10:17]  # begins and ends inside of words
-    assert write_answer(0, "p", 100, limited=True, stop=(across,)).text == free.text[:10]
+    assert write_answer("p", 100, limited=True, stop=(across,)).text == free.text[:10]
 
 
 def test_segments_are_known_by_their_text() -> None:

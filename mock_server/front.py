@@ -1,0 +1,293 @@
+"""The HTTP front that all dialects share: from a request to the box, and back as it happens."""
+
+from __future__ import annotations
+
+import hmac
+import random
+import string
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http import HttpVersion10
+
+from headroom_bench.segments import Segment, total_tokens
+from mock_server.answers import NOTHING, Answer, write_answer, write_call
+from mock_server.asks import Ask, parse_json
+from mock_server.dialect import Dialect, Voice, dumps
+from mock_server.facts import ModelFacts
+from mock_server.faults import HEADER, Fault
+from mock_server.faulty_stream import FaultyStream
+from mock_server.gate import Gate
+from mock_server.jobs import Job
+from mock_server.options import MAX_BODY_BYTES, MockOptions
+from mock_server.prompts import Segmenter, prompt_id, uncached
+from mock_server.refusals import RefusedError
+from mock_server.replies import StreamReply, WholeReply
+from mock_server.request_faults import KvExhausted, RequestFault, TruncatedBody
+from mock_server.service import Service, too_long
+from mock_server.stream import Stream
+from mock_server.tokens import Vocabulary
+from mock_server.tool_calls import choose_call
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_FAULTS = web.RequestKey("faults", list)
+_LETTERS = string.ascii_letters + string.digits
+
+
+class Front:
+    """One server's front. `service` starts with the application."""
+
+    def __init__(self, options: MockOptions, facts: ModelFacts) -> None:
+        self.service: Service
+        self.dialect: Dialect
+        self.options = options
+        self.facts = facts
+        self.model = options.model_name
+        self.started_unix_s = int(time.time())
+        self.vocabulary = Vocabulary()
+        self.segmenter = Segmenter()
+        self.names = random.Random(options.seed)
+        self.gate = Gate(options.faults, options.time_scale, options.seed)
+
+    def add_to(self, app: web.Application) -> None:
+        """What stands before every route, and the routes that only a mock has."""
+        app.middlewares.append(self._guard)
+        app.router.add_get("/truth", self._truth)
+
+    def name(self, start: str, letters: int = 32) -> str:
+        return start + "".join(self.names.choices(_LETTERS, k=letters))
+
+    def text_of(self, ids: list[int]) -> str:
+        return b"".join(map(self.vocabulary.piece_of, ids)).decode("utf-8", "replace")
+
+    # --- before every route -------------------------------------------------------------------
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.perf_counter()
+        if self.dialect.old_http:
+            request._version = HttpVersion10  # aiohttp answers in the version that was asked in
+        try:
+            answer = await self._admitted(request, handler)
+        except RefusedError as refusal:
+            status, body = self.dialect.refusal(request, refusal)
+            answer = self.json(request, body, status)
+        took_s = (time.perf_counter() - began) * self.options.time_scale
+        client = request.remote or ""
+        self.service.log.answered(client, request.method, request.path, answer.status, took_s)
+        return answer
+
+    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path == "/truth":
+            return await handler(request)
+        faults = request[_FAULTS] = self.gate.faults_of(request.headers.getall(HEADER, ()))
+        instead = self.gate.instead(request, faults)
+        if instead is not None:
+            return await self._instead(request, *instead)
+        if not self._may_ask(request):
+            raise RefusedError("unauthorized", "Invalid API Key")
+        if self.service.wall.life_s() < self.options.loading_s:
+            raise RefusedError("loading", "Loading model")
+        try:
+            async with self.gate.entered(request):
+                return await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"the body exceeds {MAX_BODY_BYTES} bytes"
+            raise RefusedError("too_large", message) from None
+        except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as why:
+            raise RefusedError("route", "File Not Found", status=why.status) from None
+
+    async def _instead(
+        self, request: web.Request, what: str, retry_after_s: float
+    ) -> web.StreamResponse:
+        """What a fault answers instead."""
+        if what == "html":
+            page = "<html><head><title>Welcome</title></head><body>It works!</body></html>"
+            return web.Response(text=page, content_type="text/html")
+        if what == "not_http":
+            transport = request.transport
+            if transport is not None:
+                transport.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+                transport.close()
+            raise ConnectionResetError("the fault not-http")
+        if what == "loading":
+            raise RefusedError("loading", "Loading model")
+        if what == "missing":
+            raise RefusedError("route", "File Not Found", status=404)
+        await request.read()
+        status, message = {"limited": (429, "too many requests"), "busy": (503, "overloaded")}[what]
+        _, body = self.dialect.refusal(request, RefusedError("failed", message, status=status))
+        answer = self.json(request, body, status)
+        answer.headers["Retry-After"] = f"{retry_after_s:g}"
+        return answer
+
+    def _may_ask(self, request: web.Request) -> bool:
+        key = self.options.api_key
+        if key is None or request.path in self.dialect.open_paths:
+            return True
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        given = given or request.headers.get("X-Api-Key", "")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), key.encode())
+
+    # --- generation ---------------------------------------------------------------------------
+
+    async def body(self, request: web.Request) -> dict[str, Any]:
+        """The request's JSON object. Raises `RefusedError`."""
+        return parse_json(await request.read())
+
+    async def answer(
+        self,
+        request: web.Request,
+        ask: Ask,
+        segments: Sequence[Segment],
+        voice: Voice,
+        *,
+        name: str,
+        cut_tokens: int = 0,
+        ctx: int | None = None,
+    ) -> web.StreamResponse:
+        """Generates and tells, as a stream or in one piece. `ctx`: tokens of context, if fewer than
+        the server's. Raises `RefusedError` where the prompt does not fit."""
+        faults: list[Fault] = request[_FAULTS]
+        prompt_tokens = total_tokens(segments)
+        room = min(ctx or self.service.ctx_per_slot, self.service.ctx_per_slot) - prompt_tokens
+        plain = any(isinstance(fault, RequestFault) and fault.plain for fault in faults)
+        job = self._job(ask, name, segments, room, request, faults)
+        job.cut_tokens = cut_tokens
+        if not prompt_tokens:
+            job.answer, job.slot = NOTHING, 0
+        if ask.stream and not plain and (room > 0 or not prompt_tokens):
+            return await self._streamed(request, job, voice, faults)
+        return await self._whole(request, job, voice, room, faults)
+
+    def _job(
+        self,
+        ask: Ask,
+        name: str,
+        segments: Sequence[Segment],
+        room: int,
+        request: web.Request,
+        faults: Sequence[Fault],
+    ) -> Job:
+        answer = self._written(ask, prompt_id(segments), room)
+        kept = tuple(segments) if ask.cache_prompt else uncached(segments, name)
+        wanted = answer.tokens if answer.ended in ("word", "tool") else ask.tokens
+        return Job(
+            id=name,
+            segments=kept,
+            prompt_tokens=total_tokens(segments),
+            answer=answer,
+            wanted_tokens=wanted,
+            reply=WholeReply(),
+            wants_progress=ask.progress,
+            settings=ask.settings,
+            route=request.path,
+            told_id=request.headers.get("X-Request-Id", "")[:200],
+            faults=tuple(fault.name for fault in faults),
+        )
+
+    def _written(self, ask: Ask, prompt: str, room: int) -> Answer:
+        tokens = max(1, min(ask.tokens, room))
+        key = f"{self.options.seed}/{prompt}/{ask.draw}"
+        thinks = self.options.reasoning if ask.thinking is not False else 0
+        if ask.thinking and not thinks:
+            thinks = self.options.reasoning_on_request
+        if ask.functions:
+            call = choose_call(key, list(ask.functions), ask.wanted_function)
+            most = tokens if ask.limited else max(1, room)
+            return write_call(key, call, most, thought_tokens=thinks)
+        if not ask.limited:
+            tokens = max(1, min(tokens + thinks, room))
+        limited = ask.limited or room < ask.tokens
+        return write_answer(key, tokens, limited=limited, thought_tokens=thinks, stop=ask.stop)
+
+    async def _streamed(
+        self, request: web.Request, job: Job, voice: Voice, faults: Sequence[Fault]
+    ) -> web.StreamResponse:
+        dialect = self.dialect
+        stream = self._stream(request, job, faults)
+        if not dialect.headers_with_first_token:
+            await stream.start()
+        kills = next((f.tokens for f in faults if isinstance(f, KvExhausted)), None)
+        reply = StreamReply(self.service, voice, stream, job, kills)
+        job.reply, job.sent_ns = reply, stream.sent_ns
+        opening = voice.opening(job)
+        if opening:
+            stream.write(opening)
+        try:
+            if job.answer is NOTHING:
+                await stream.start()
+                reply.finished(job)
+            else:
+                self.service.submit(job)
+            ping_s = None if dialect.ping_s is None else dialect.ping_s / self.options.time_scale
+            await reply.played(ping_s)
+            await stream.finish()
+        finally:  # reached by cancellation when the client disconnects
+            self.service.hang_up(job)
+            if job.answer is not NOTHING:
+                self.service.delivered(job)
+        if stream.response is None:
+            raise RefusedError("failed", reply.failure)
+        return stream.response
+
+    def _stream(self, request: web.Request, job: Job, faults: Sequence[Fault]) -> Stream:
+        headers = self.dialect.stream_headers(request)
+        if not faults:
+            return Stream(request, headers)
+        return FaultyStream(
+            request,
+            headers,
+            self.gate.set_up(faults, self.dialect, job),
+            lines="ndjson" in headers.get("Content-Type", ""),
+        )
+
+    async def _whole(
+        self, request: web.Request, job: Job, voice: Voice, room: int, faults: Sequence[Fault]
+    ) -> web.StreamResponse:
+        """What is not streamed: answers in one piece, refusals, and nothing for nothing."""
+        if job.answer is not NOTHING:
+            reply = WholeReply()
+            job.reply = reply
+            self.service.submit(job)
+            try:
+                failure = await reply.answered
+            finally:
+                self.service.hang_up(job)
+                self.service.delivered(job)
+            if failure and room < 1:
+                ctx = self.service.ctx_per_slot
+                told = too_long(job.prompt_tokens, ctx)
+                raise RefusedError("too_long", told, prompt_tokens=job.prompt_tokens, ctx=ctx)
+            if failure:
+                raise RefusedError("failed", failure)
+        body = voice.whole(job)
+        if any(isinstance(fault, TruncatedBody) for fault in faults):
+            return await self._truncated(request, body)
+        return self.json_bytes(request, body)
+
+    async def _truncated(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        answer = web.StreamResponse(headers=self.dialect.json_headers(request))
+        answer.content_length = len(body)
+        await answer.prepare(request)
+        await answer.write(body[: len(body) // 2])
+        if request.transport is not None:
+            request.transport.close()
+        return answer
+
+    # --- plain answers ------------------------------------------------------------------------
+
+    def json(self, request: web.Request, value: Any, status: int = 200) -> web.Response:
+        return self.json_bytes(request, dumps(value), status)
+
+    def json_bytes(self, request: web.Request, body: bytes, status: int = 200) -> web.Response:
+        headers = self.dialect.json_headers(request)
+        return web.Response(body=body, status=status, headers=headers)
+
+    async def _truth(self, request: web.Request) -> web.StreamResponse:
+        truth = self.service.truth
+        told = {"lost": truth.lost, "requests": truth.latest(request.query.getall("id", ()))}
+        return web.json_response(body=dumps(told))

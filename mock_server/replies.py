@@ -1,0 +1,122 @@
+"""What becomes of an answer's tokens: a stream as they come, or one piece at the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mock_server.dialect import Voice
+from mock_server.jobs import Job
+from mock_server.service import Service
+from mock_server.stream import Stream
+
+KV_EXHAUSTED = "Context size has been exceeded."
+
+
+class StreamReply:
+    """Writes the events of one answer as they happen. Where the headers wait for the first token,
+    what is said before they are out is kept until then."""
+
+    def __init__(
+        self, service: Service, voice: Voice, stream: Stream, job: Job, kills_at: int | None
+    ) -> None:
+        """`kills_at`: with so many tokens every request dies."""
+        self.failure = ""
+        self._service = service
+        self._voice = voice
+        self._stream = stream
+        self._job = job
+        self._kills_at = kills_at
+        self._kept: list[tuple[bytes, int]] = []
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def played(self, ping_s: float | None) -> None:
+        """Returns when the answer is over. A silence of `ping_s` wall seconds gets a comment."""
+        stream = self._stream
+        if stream.response is None:
+            await self._begun
+            if self.failure:
+                return
+            await stream.start()
+            kept, self._kept = self._kept, []
+            for data, tokens in kept:
+                self._write(data, tokens)
+        while not self._over.done():
+            written = stream.writes
+            if ping_s is None:
+                await self._over
+                return
+            await asyncio.wait((self._over,), timeout=ping_s)
+            if written == stream.writes and not self._over.done():
+                self._write(b":\n\n", 0)
+
+    def admitted(self, job: Job) -> None:
+        if job.wants_progress:
+            self._say(self._voice.progress(job, job.cached), 0)
+
+    def read(self, job: Job, processed: int) -> None:
+        if processed < job.prompt_tokens:
+            self._say(self._voice.progress(job, processed), 0)
+
+    def tokens(self, job: Job, new: int) -> None:
+        if job.wants_progress and job.generated == new:
+            self._say(self._voice.progress(job, job.prompt_tokens), 0)
+        if self._kills_at is not None and job.generated > self._kills_at:
+            self._service.fail_all(KV_EXHAUSTED)
+            return
+        self._say(self._voice.tokens(job, new), new)
+
+    def finished(self, job: Job) -> None:
+        for data in self._voice.ending(job):
+            self._say(data, 0)
+        self._end()
+
+    def failed(self, _: Job, message: str) -> None:
+        self.failure = message
+        if self._stream.response is not None:
+            self._say(self._voice.broken(message), 0)
+        self._end()
+
+    def _say(self, data: bytes, tokens: int) -> None:
+        if not data:
+            return
+        if self._stream.response is not None and not self._kept:
+            self._write(data, tokens)
+            return
+        self._kept.append((data, tokens))
+        if not self._begun.done():
+            self._begun.set_result(None)
+
+    def _write(self, data: bytes, tokens: int) -> None:
+        self._stream.write(data, tokens)
+        if not self._stream.open:  # hung up, or too slow a reader
+            self._service.hang_up(self._job)
+            self._end()
+
+    def _end(self) -> None:
+        for future in (self._begun, self._over):
+            if not future.done():
+                future.set_result(None)
+
+
+class WholeReply:
+    """Waits for the end of the answer; the future tells what went wrong, empty for nothing."""
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def admitted(self, job: Job) -> None: ...
+
+    def read(self, job: Job, processed: int) -> None: ...
+
+    def tokens(self, job: Job, new: int) -> None: ...
+
+    def finished(self, _: Job) -> None:
+        self._end("")
+
+    def failed(self, _: Job, message: str) -> None:
+        self._end(message)
+
+    def _end(self, failure: str) -> None:
+        if not self.answered.done():
+            self.answered.set_result(failure)
