@@ -1,4 +1,4 @@
-"""The virtual server with split slots: admission, continuous batching, chunked prefill.
+"""The virtual server: admission, continuous batching, chunked prefill, over any memory design.
 
 Time passes only by `advance`. Between two calls the box stands at `_at`, the end of the latest
 pass (or when it last woke), and knows the passes to come as its plan. Whatever is asked for at or
@@ -7,23 +7,27 @@ before the end of a pass takes effect there, so an answer never depends on how `
 
 from __future__ import annotations
 
-from array import array
 from bisect import insort
 from collections import OrderedDict
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headroom_bench.box.decoders import Decoders
-from headroom_bench.box.events import TOO_LONG, BoxRequest, Event
+from headroom_bench.box.design import BoxDesign, split_slots
+from headroom_bench.box.drafters import Drafters
+from headroom_bench.box.dynamic import DynamicMemory
+from headroom_bench.box.events import POOL_EXHAUSTED, QUEUE_FULL, TOO_LONG, BoxRequest, Event
+from headroom_bench.box.memory import Decoding, Memory
+from headroom_bench.box.overflow import cut_to_fit, too_long
+from headroom_bench.box.pages import PagedMemory
 from headroom_bench.box.plan import Block, Plan
 from headroom_bench.box.readings import SlotView, Snapshot, Usage
-from headroom_bench.box.slots import Slot, Slots
+from headroom_bench.box.slots import SlotMemory
 from headroom_bench.box.task import Outcome, Served, Task
-from headroom_bench.box.timeline import Timeline
 from headroom_bench.roofline.pricer import Pricer
 from headroom_bench.segments import total_tokens
 
@@ -37,16 +41,15 @@ class _Call(NamedTuple):
 
 
 _call_at = attrgetter("at")
+_by_order = attrgetter("order")
 
 
 class Box:
-    """A server with `slots` slots of `ctx_per_slot` tokens each, and a FIFO queue before them.
+    """A server, and a FIFO queue before it.
 
-    Each pass gives every decoding sequence one token and spends what is left of `batch_tokens` on
-    prompts, in order of admission. With `leap` the box jumps from change to change and tells no
-    `tokens` events (see `token_times`); without, it steps every pass and tells them all.
-
-    Times are seconds on the caller's clock. Raises ValueError for a size below 1.
+    With `leap` the box jumps from change to change and tells no `tokens` events (see
+    `token_times`); without, it steps every pass and tells them all. `Box(...)` makes one with split
+    slots, `Box.of` one of any design. Times are seconds on the caller's clock.
     """
 
     def __init__(
@@ -57,23 +60,30 @@ class Box:
         batch_tokens: int = 2048,
         leap: bool = True,
     ) -> None:
-        if min(slots, ctx_per_slot, batch_tokens) < 1:
-            raise ValueError("slots, ctx_per_slot and batch_tokens must be at least 1")
+        """`slots` slots of `ctx_per_slot` tokens each. Raises ValueError for a size below 1."""
+        self._build(pricer, split_slots(slots, ctx_per_slot, batch_tokens), leap)
+
+    @classmethod
+    def of(cls, pricer: Pricer, design: BoxDesign, leap: bool = True) -> Self:
+        """A box of that design."""
+        box = cls.__new__(cls)
+        box._build(pricer, design, leap)
+        return box
+
+    def _build(self, pricer: Pricer, design: BoxDesign, leap: bool) -> None:
+        self.design = design
         self.usage = Usage()
         """Running sums, to be read."""
-        self._pricer = pricer
-        self._ctx = ctx_per_slot
         self._leap = leap
         self._now = -inf  # advanced to
         self._at = -inf  # end of the latest pass
-        self._passes = 0
         self._calls: list[_Call] = []  # by time, then in order of calling
         self._queue: OrderedDict[int, Task] = OrderedDict()  # by task number
-        self._slots = Slots(slots)
         self._reading: list[Task] = []
-        self._decoders = Decoders(pricer.window)
-        self._plan = Plan(pricer, self._decoders, self._reading, batch_tokens, leap)
-        self._timeline = Timeline()
+        self._decoders = _decoding(pricer, design)
+        self._memory = _memory(design, self._decoders)
+        self._plan = Plan(pricer, design, self._decoders, self._memory, self._reading, leap)
+        self._refused = False  # the head of the queue found no place, and nothing has changed
         self._live: dict[str, Task] = {}
         self._over: dict[str, Task] = {}
         self._submitted = 0
@@ -92,7 +102,7 @@ class Box:
         prompt_tokens = total_tokens(request.segments)
         if prompt_tokens < 1 or request.max_tokens < 0:
             raise ValueError(f"request {request.id!r} has an empty prompt or negative max_tokens")
-        task = Task(request, self._submitted, prompt_tokens, at)
+        task = Task(request, self._submitted, request.segments, prompt_tokens, at)
         self._submitted += 1
         self._live[request.id] = task
         insort(self._calls, _Call(at, task, False), key=_call_at)
@@ -118,13 +128,15 @@ class Box:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def next_event_at(self) -> float | None:
+    def next_event_at(self, by: float = inf) -> float | None:
         """Before this moment nothing happens if nobody asks more; None: nothing ever will.
 
-        Something has then been heard (a call of ours took effect, perhaps silently) or has come
-        about, so following these moments always gets somewhere.
+        A call of ours has then taken effect (perhaps silently), a pass that reads or drafts is
+        over, or something has come about, so following these moments always gets somewhere. With
+        `by` it looks no further than that moment, and may return any later one in which nothing
+        happens: asking so costs no more than the passes until then.
         """
-        turn = self._plan.turn_at() if self._busy() else None
+        turn = self._plan.turn_at(by) if self._busy() else None
         if not self._calls or (turn is not None and self._calls[0].at > turn):
             return turn
         heard = self._boundary_at(self._calls[0].at)
@@ -141,7 +153,7 @@ class Box:
         while True:
             if calls and calls[0].at <= self._at:
                 self._apply_calls(events)
-            if self._queue and self._slots.free:
+            if self._queue and not self._refused:
                 self._admit(events)
             call_at = calls[0].at if calls else inf
             if self._busy():
@@ -162,19 +174,26 @@ class Box:
         Raises KeyError for an id that is unknown or forgotten.
         """
         task = self._live.get(id) or self._over[id]
-        times = task.times if task.times is not None else self._times(task)
-        return np.array(times, dtype=np.float64)
+        return np.array(self._decoders.times(task), dtype=np.float64)
 
     def served(self, id: str) -> Served:  # noqa: A002
         """How a request went. Raises KeyError while it is not over, or once forgotten."""
         return self._over[id].served()
 
     def snapshot(self) -> Snapshot:
-        """Every slot, as the latest pass left it."""
-        views = tuple(self._view(slot) for slot in self._slots.all())
-        return Snapshot(self._now, views, len(self._slots.free), len(self._queue))
+        """Every slot, or every running request where there are no slots, as of the latest pass."""
+        views = [
+            SlotView(index, "free", None, None, 0, 0, 0, 0, tokens)
+            for index, tokens in self._memory.idle()
+        ]
+        running = [*self._reading, *self._decoders.tasks.values()]
+        views += map(self._view, running)
+        views.sort(key=attrgetter("index"))
+        free = self.design.parallel - len(running)
+        share = self._memory.used_share()
+        return Snapshot(self._now, tuple(views), free, len(self._queue), share)
 
-    # --- inside -------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------
 
     def _check_time(self, at: float) -> None:
         if not at >= self._now:
@@ -191,39 +210,142 @@ class Box:
                 continue
             if cancels:
                 self._hang_up(task)
-            elif task.prompt_tokens >= self._ctx:
-                self._end(task, "rejected")
-                events.append(
-                    Event("rejected", task.request.id, self._at, task.prompt_tokens, TOO_LONG)
-                )
             else:
-                self._queue[task.number] = task
+                self._receive(task, events)
+
+    def _receive(self, task: Task, events: list[Event]) -> None:
+        """A request arrives: it is turned away, or waits, perhaps cut."""
+        design, request = self.design, task.request
+        if too_long(design, task.prompt_tokens, request.max_tokens):
+            if design.overflow == "reject":
+                self._reject(task, TOO_LONG, events)
+                return
+            self._cut(task, events)
+        if design.max_queue is not None and len(self._queue) >= design.max_queue:
+            if not self._refused:
+                self._admit(events)  # those who need not wait do not count
+            if len(self._queue) >= design.max_queue:
+                self._reject(task, QUEUE_FULL, events)
+                return
+        wanted, room = max(1, request.max_tokens), design.ctx - task.prompt_tokens
+        task.wanted, task.truncated = min(wanted, room), room < wanted
+        task.target = task.prompt_tokens
+        self._queue[task.number] = task
+        if len(self._queue) == 1:
+            self._refused = False
+
+    def _cut(self, task: Task, events: list[Event]) -> None:
+        task.segments = cut_to_fit(task.request, self.design.ctx)
+        kept = total_tokens(task.segments)
+        task.cut_tokens = task.prompt_tokens - kept
+        task.prompt_tokens = kept
+        events.append(Event("cut", task.request.id, self._at, task.cut_tokens))
+
+    def _reject(self, task: Task, reason: str, events: list[Event]) -> None:
+        self._close(task, "rejected")
+        events.append(Event("rejected", task.request.id, self._at, task.prompt_tokens, reason))
 
     def _hang_up(self, task: Task) -> None:
-        if task.slot is None:
+        if task.order < 0 or task.number in self._queue:
             self._queue.pop(task.number, None)
+            self._refused = False
         else:
-            self._plan.restart(self._passes + 1, self._at)
-            if task.first_pass:
-                self._decoders.remove(task)
-            else:
-                self._reading.remove(task)
-        self._end(task, "cancelled")
+            self._leave(task)
+            self._plan.restart(self._at)
+        self._close(task, "cancelled")
+
+    # --- in and out of the batch --------------------------------------------------------------
 
     def _admit(self, events: list[Event]) -> None:
-        queue, slots, usage, at = self._queue, self._slots, self.usage, self._at
-        while queue and slots.free:
-            _, task = queue.popitem(last=False)
-            slots.take(task)
+        queue, usage, at = self._queue, self.usage, self._at
+        seated = False
+        while queue:
+            task = next(iter(queue.values()))
+            if not self._may_join(task) or not self._memory.seat(task):
+                self._refused = True
+                break
+            del queue[task.number]
             task.order = usage.admitted
-            task.admitted_at = at
-            self._reading.append(task)
+            task.held = task.start
             usage.admitted += 1
-            usage.queue_s += at - task.submitted_at
-            usage.cached_tokens += task.cached_tokens
+            usage.cached_tokens += task.start
+            usage.moved_tokens += task.moved
+            if task.admitted_at is None:
+                task.admitted_at = at
+                task.cached_tokens = task.start
+                usage.queue_s += at - task.submitted_at
+            self._reading.append(task)
             events.append(Event("admitted", task.request.id, at, task.prompt_tokens))
-            events.append(Event("cached", task.request.id, at, task.cached_tokens))
-        self._plan.restart(self._passes + 1, at)
+            events.append(Event("cached", task.request.id, at, task.start))
+            seated = True
+        if seated:
+            self._plan.restart(at)
+
+    def _may_join(self, task: Task) -> bool:
+        """Some requests run with no other beside them."""
+        if not self._busy():
+            return True
+        return not (task.request.alone or self._alone())
+
+    def _alone(self) -> bool:
+        if len(self._reading) + len(self._decoders.tasks) != 1:
+            return False
+        only = self._reading[0] if self._reading else next(iter(self._decoders.tasks.values()))
+        return only.request.alone
+
+    def _leave(self, task: Task, *, keep: bool = True) -> None:
+        """`task` is in the batch no more, and its place is free."""
+        self._memory.settle()
+        self._decoders.rewind()
+        if task.order in self._decoders.tasks:
+            self._decoders.remove(task)
+            generated = len(task.times)
+            written = task.prompt_tokens + generated - 1
+        else:
+            self._reading.remove(task)
+            generated, written = len(task.times), task.held
+        self._memory.release(task, generated, written, keep=keep)
+        self._refused = False
+
+    def _close(self, task: Task, outcome: Outcome) -> None:
+        """`task` is over: its note moves to those that are."""
+        task.outcome = outcome
+        task.finished_at = self._at
+        usage = self.usage
+        usage.drafted += task.drafted
+        usage.accepted += task.accepted
+        del self._live[task.request.id]
+        if not task.forgotten:
+            self._over[task.request.id] = task
+
+    def _make_room(self, events: list[Event]) -> None:
+        """The next pass does not fit: the last admitted steps back, or all die (llama.cpp, MLX)."""
+        running = sorted((*self._reading, *self._decoders.tasks.values()), key=_by_order)
+        if self.design.memory == "paged":
+            self._preempt(running[-1], events)
+        else:
+            for task in running:
+                self._leave(task, keep=False)
+                self._close(task, "killed")
+                self.usage.killed += 1
+                n = task.prompt_tokens
+                events.append(Event("rejected", task.request.id, self._at, n, POOL_EXHAUSTED))
+        self._plan.restart(self._at)
+
+    def _preempt(self, task: Task, events: list[Event]) -> None:
+        """`task` gives back its memory and is first in the queue: it will be read again, with what
+        it has of its answer."""
+        self._leave(task)
+        task.preemptions += 1
+        self.usage.preempted += 1
+        task.target = task.prompt_tokens + len(task.times)
+        task.moved = 0
+        self._queue[task.number] = task
+        self._queue.move_to_end(task.number, last=False)
+        self._refused = True  # or it would be back at once, and out again
+        events.append(Event("preempted", task.request.id, self._at, len(task.times)))
+
+    # --- passes -------------------------------------------------------------------------------
 
     def _run(self, call_at: float, to: float, events: list[Event]) -> bool:
         """Take passes up to `to`. True at a turn or where a call takes effect, else False."""
@@ -232,6 +354,9 @@ class Box:
         while True:
             block = blocks[0] if blocks else plan.grow()
             ends = block.ends
+            if not len(ends):
+                self._make_room(events)
+                return True
             heard = False
             if call_at <= to and call_at <= block.end:
                 last = block.first_at_or_after(call_at)
@@ -244,7 +369,7 @@ class Box:
             if count > block.taken:
                 self._take(block, count)
             if count == len(ends):
-                plan.drop_taken()
+                blocks.popleft()
                 if block.turn:
                     self._turn(block, events)
                     return True
@@ -259,98 +384,77 @@ class Box:
         new = count - taken
         whole = count == len(ends)
         end = block.end if whole else float(ends[count - 1])
-        self._timeline.append(ends if whole and not taken else ends[taken:count])
-        usage = self.usage
+        usage, running = self.usage, len(self._reading) + len(self._decoders.tasks)
         usage.busy_s += end - self._at
-        if not self._slots.free:
+        if running >= self.design.parallel:
             usage.all_taken_s += end - self._at
         usage.passes += new
-        usage.decode_tokens += new * len(self._decoders.tasks)
+        if block.decodes:
+            self._decoders.pass_over(ends if whole and not taken else ends[taken:count])
+            if self._decoders.steady:
+                usage.decode_tokens += new * len(self._decoders.tasks)
+            else:
+                usage.decode_tokens += sum(gained for _, gained in self._decoders.gains())
         for task, tokens in block.reads:
-            assert task.slot is not None
             if task.prefill_at is None:
                 task.prefill_at = self._at
-            task.slot.valid_tokens += tokens
+            task.held += tokens
+            self._memory.read(task, tokens)
             usage.prefill_tokens += tokens
         block.taken = count
-        self._passes += new
         self._at = end
 
     def _turn(self, block: Block, events: list[Event]) -> None:
-        """The pass just over gave last or first tokens."""
+        """The pass just over was read in, or gave somebody the last token, or is told of."""
         decoders = self._decoders
-        at = self._at
-        if not self._leap:
-            for task in decoders.tasks.values():
-                events.append(Event("tokens", task.request.id, at, 1))
-        for task in decoders.finishing(self._passes):
-            decoders.remove(task)
-            self._finish(task, events)
+        self._memory.settle()
+        if block.decodes:
+            if not self._leap:
+                for task, gained in decoders.gains():
+                    events.append(Event("tokens", task.request.id, self._at, gained))
+            for task in decoders.finishing():
+                self._finish(task, events)
         for task, _ in block.reads:
-            assert task.slot is not None
-            if task.slot.valid_tokens == task.prompt_tokens:
-                self._reading.remove(task)
-                self._first_token(task, events)
-        self._plan.restart(self._passes + 1, at)
+            if task.held == task.target:
+                self._know(task, events)
+        self._plan.restart(self._at)
 
-    def _first_token(self, task: Task, events: list[Event]) -> None:
-        wanted = max(1, task.request.max_tokens)
-        room = self._ctx - task.prompt_tokens
-        task.first_token_at = self._at
-        task.first_pass = self._passes
-        task.last_pass = self._passes + min(wanted, room) - 1
-        task.truncated = room < wanted
-        events.append(Event("first_token", task.request.id, self._at, 1))
-        if task.last_pass == self._passes:
+    def _know(self, task: Task, events: list[Event]) -> None:
+        """All of `task`'s prompt has been read, which gives a token."""
+        self._reading.remove(task)
+        self._memory.known(task)
+        task.times.append(self._at)
+        if task.first_token_at is None:
+            task.first_token_at = self._at
+            events.append(Event("first_token", task.request.id, self._at, 1))
+        elif not self._leap:
+            events.append(Event("tokens", task.request.id, self._at, 1))
+        self._decoders.add(task)
+        if len(task.times) == task.wanted:
             self._finish(task, events)
-        else:
-            self._decoders.add(task)
 
     def _finish(self, task: Task, events: list[Event]) -> None:
         outcome: Outcome = "length" if task.truncated else "done"
-        self._end(task, outcome)
-        events.append(Event("finished", task.request.id, self._at, task.generated, outcome))
+        self._leave(task)
+        self._close(task, outcome)
+        events.append(Event("finished", task.request.id, self._at, len(task.times), outcome))
 
-    def _end(self, task: Task, outcome: Outcome) -> None:
-        """`task` is over: its slot is free, its note moves to those that are over."""
-        task.outcome = outcome
-        task.truncated = outcome == "length"
-        task.finished_at = self._at
-        task.times = self._times(task)
-        task.generated = len(task.times)
-        if task.slot is not None:
-            self._slots.release(task.slot, task.generated)
-            self._trim()
-        del self._live[task.request.id]
-        if not task.forgotten:
-            self._over[task.request.id] = task
+    # --- views --------------------------------------------------------------------------------
 
-    def _trim(self) -> None:
-        oldest = next(iter(self._decoders.tasks.values()), None)
-        self._timeline.forget_before(oldest.first_pass if oldest else self._passes)
-
-    def _times(self, task: Task) -> array[float]:
-        return self._timeline.run(task.first_pass, self._generated(task))
-
-    def _generated(self, task: Task) -> int:
-        return self._passes - task.first_pass + 1 if task.first_pass else 0
-
-    def _view(self, slot: Slot) -> SlotView:
-        task = slot.task
-        if task is None:
-            return SlotView(slot.index, "free", None, None, 0, 0, 0, 0, slot.valid_tokens)
-        generated = self._generated(task)
-        held = task.prompt_tokens + generated - 1 if generated else slot.valid_tokens
+    def _view(self, task: Task) -> SlotView:
+        assert task.seat is not None
+        decodes = task.order in self._decoders.tasks
+        generated = self._decoders.generated(task)
         return SlotView(
-            index=slot.index,
-            state="decode" if generated else "prefill",
+            index=task.seat,
+            state="decode" if decodes else "prefill",
             request_id=task.request.id,
             task=task.number,
             prompt_tokens=task.prompt_tokens,
-            cached_tokens=task.cached_tokens,
-            processed_tokens=slot.valid_tokens - task.cached_tokens,
+            cached_tokens=task.start,
+            processed_tokens=task.held - task.start,
             generated=generated,
-            held_tokens=held,
+            held_tokens=task.prompt_tokens + generated - 1 if decodes else task.held,
         )
 
     def _boundary_at(self, at: float) -> float:
@@ -358,3 +462,18 @@ class Box:
         if at <= self._at:
             return self._at
         return self._plan.boundary_at(at) if self._busy() else at
+
+
+def _decoding(pricer: Pricer, design: BoxDesign) -> Decoding:
+    page = design.page_tokens if design.memory == "paged" else 1
+    if design.speculation is not None:
+        return Drafters(pricer.window, page, design.speculation)
+    return Decoders(pricer.window, page)
+
+
+def _memory(design: BoxDesign, decoders: Decoding) -> Memory:
+    if design.memory == "paged":
+        return PagedMemory(design, decoders)
+    if design.memory == "dynamic_batch":
+        return DynamicMemory(design, decoders)
+    return SlotMemory(design, decoders)

@@ -1,22 +1,29 @@
 """The sequences that decode, as running sums.
 
-Every decoding sequence grows by one token a pass. So its context before pass `p` is `p` plus a
-number that never changes, its shift, and the batch of any pass follows from sums of shifts: a
-change of the batch costs O(log n), a pass nothing. Heaps hold what will happen at which pass.
+Every decoding sequence grows by one token a beat (a pass that decodes). So its context before beat
+`b` is `b` plus a number that never changes, its shift, and the batch of any beat follows from sums
+of shifts: a change of the batch costs O(log n), a beat nothing. Heaps hold what will happen at
+which beat.
 """
 
 from __future__ import annotations
 
 import sys
+from array import array
 from heapq import heappop, heappush
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headroom_bench.box.task import Task
+from headroom_bench.box.timeline import Timeline
 from headroom_bench.roofline.pricer import Batch, Chunk
+from headroom_bench.segments import Segment
 
 NEVER = sys.maxsize
 
 _Entry = tuple[int, int, Task]
-"""A pass number, the order of admission (no two are equal), who."""
+"""A beat, the order of admission (no two are equal), who."""
 
 
 class Decoders:
@@ -28,70 +35,128 @@ class Decoders:
         "_finishes",
         "_growing",
         "_growing_shifts",
+        "_page_tokens",
+        "_quotients",
+        "_residues",
+        "_routes",
         "_shifts",
+        "_timeline",
         "_window",
+        "beat",
+        "lockstep",
         "tasks",
     )
 
-    def __init__(self, window: int | None) -> None:
+    steady = True
+    """Many beats may be alike."""
+
+    def __init__(self, window: int | None, page_tokens: int = 1) -> None:
         """`window`: the model's sliding window in tokens, None without one."""
+        self.beat = 0
+        """Passes so far that decoded."""
         self.tasks: dict[int, Task] = {}
-        """By order of admission, which is also the order in which they began to decode."""
+        """By order of admission; the longest decoding first."""
+        self.lockstep = 0
+        """How many repeat another's prompt and position at temperature 0."""
         self._window = window
+        self._page_tokens = page_tokens
+        self._residues = [0] * page_tokens  # how many shifts leave that rest in pages
+        self._quotients = 0
         self._shifts = 0
         self._growing = 0
         self._growing_shifts = 0
         self._finishes: list[_Entry] = []
         self._crossings: list[_Entry] = []
         self._crossed: list[_Entry] = []  # popped by `steady_until`, perhaps to be put back
+        self._routes: dict[tuple[int, tuple[Segment, ...]], int] = {}
+        self._timeline = Timeline()
+
+    # --- who ----------------------------------------------------------------------------------
 
     def add(self, task: Task) -> None:
-        """`task` got its first token in `first_pass`, and decodes from the next pass on."""
-        shift = task.shift = task.prompt_tokens - task.first_pass - 1
+        """`task` has its prompt and its tokens so far in memory but for the last one; from the next
+        beat on it decodes."""
+        beat = self.beat
+        generated = len(task.times)
+        shift = task.shift = task.prompt_tokens + generated - 2 - beat
+        task.since = beat
+        task.last_beat = beat + task.wanted - generated
         self.tasks[task.order] = task
-        self._shifts += shift
-        heappush(self._finishes, (task.last_pass, task.order, task))
+        self._count(task, 1)
+        heappush(self._finishes, (task.last_beat, task.order, task))
+        if task.request.greedy:
+            self._route(task, 1)
         if self._window is None:
             return
         crossing = self._window - shift
-        if crossing > task.first_pass + 1:
+        if crossing > beat + 1:
             task.growing = True
             self._growing += 1
             self._growing_shifts += shift
             heappush(self._crossings, (crossing, task.order, task))
 
     def remove(self, task: Task) -> None:
-        """`task` decodes no more. `rewind` first, unless this is the last pass looked at.
+        """`task` decodes no more. `rewind` first, unless this is the last beat looked at.
 
         Heap entries stay until they come up, for to find them would cost O(n).
         """
         del self.tasks[task.order]
-        self._shifts -= task.shift
+        task.times.extend(self._timeline.run(task.since + 1, self.beat - task.since))
+        task.since = -1
+        self._count(task, -1)
+        if task.request.greedy:
+            self._route(task, -1)
         if task.growing:
             task.growing = False
             self._growing -= 1
             self._growing_shifts -= task.shift
+        oldest = next(iter(self.tasks.values()), None)
+        self._timeline.forget_before((oldest.since if oldest else self.beat) + 1)
 
-    def next_finish(self) -> int:
-        """The pass in which the next sequence gets its last token, `NEVER` without one."""
-        finishes = self._finishes
-        while finishes and finishes[0][1] not in self.tasks:
-            heappop(finishes)
-        return finishes[0][0] if finishes else NEVER
+    def generated(self, task: Task) -> int:
+        """Tokens of the answer so far."""
+        stretch = self.beat - task.since if task.since >= 0 else 0
+        return len(task.times) + stretch
 
-    def finishing(self, number: int) -> list[Task]:
-        """Those who get their last token in pass `number`, in order of admission."""
+    def times(self, task: Task) -> array[float]:
+        """When they came."""
+        if task.since < 0:
+            return task.times
+        return task.times + self._timeline.run(task.since + 1, self.beat - task.since)
+
+    # --- passes -------------------------------------------------------------------------------
+
+    def pass_over(self, ends: list[float] | NDArray[np.float64]) -> None:
+        """The next beats' end times: everyone has one token more for each."""
+        self._timeline.append(ends)
+        self.beat += len(ends)
+
+    def gains(self) -> list[tuple[Task, int]]:
+        """Who got how many tokens in the last beat."""
+        return [(task, 1) for task in self.tasks.values()]
+
+    def finishing(self) -> list[Task]:
+        """Those who got their last token in the beat just over, in order of admission."""
         done = []
-        while self.next_finish() == number:
-            task = heappop(self._finishes)[2]
-            done.append(task)
+        while self.next_finish() == self.beat:
+            done.append(heappop(self._finishes)[2])
         return done
 
-    def steady_until(self, number: int) -> int:
-        """The last pass that can be priced together with pass `number`.
+    def next_finish(self) -> int:
+        """The beat in which the next sequence gets its last token, `NEVER` without one."""
+        finishes = self._finishes
+        while finishes:
+            beat, order, task = finishes[0]
+            if order in self.tasks and task.last_beat == beat:
+                return beat
+            heappop(finishes)
+        return NEVER
 
-        Looks ahead: until `rewind`, `number` may only rise, and `batch` answers for `number` up to
-        the returned pass.
+    def steady_until(self, beat: int) -> int:
+        """The last beat that can be priced together with `beat`.
+
+        Looks ahead: until `rewind`, `beat` may only rise, and `batch` answers for beats up to the
+        returned one.
         """
         crossings = self._crossings
         while crossings:
@@ -99,7 +164,7 @@ class Decoders:
             if order not in self.tasks:
                 heappop(crossings)
                 continue
-            if crossing > number:
+            if crossing > beat:
                 return min(crossing - 1, self.next_finish())
             self._crossed.append(heappop(crossings))
             task.growing = False
@@ -107,10 +172,10 @@ class Decoders:
             self._growing_shifts -= task.shift
         return self.next_finish()
 
-    def rewind(self, number: int) -> None:
-        """Look no further ahead than pass `number`: undo the crossings after it."""
+    def rewind(self) -> None:
+        """Look no further ahead than the next beat: undo the crossings after it."""
         for entry in self._crossed:
-            if entry[0] > number:
+            if entry[0] > self.beat + 1:
                 task = entry[2]
                 heappush(self._crossings, entry)
                 task.growing = True
@@ -118,12 +183,65 @@ class Decoders:
                 self._growing_shifts += task.shift
         self._crossed.clear()
 
-    def batch(self, number: int, chunks: tuple[Chunk, ...] = ()) -> Batch:
-        """What pass `number` carries."""
+    # --- sums ---------------------------------------------------------------------------------
+
+    def batch(
+        self, beat: int, decode: bool = True, chunks: tuple[Chunk, ...] = (), moved: int = 0
+    ) -> Batch:
+        """What the pass of `beat` carries."""
+        if not decode:
+            return Batch(0, 0, 0, 0, chunks, moved_tokens=moved)
         count = len(self.tasks)
-        kv_tokens = count * number + self._shifts
+        kv_tokens = count * beat + self._shifts
         if self._window is None:
-            return Batch(count, kv_tokens, kv_tokens, count, chunks)
+            return Batch(count, kv_tokens, kv_tokens, count, chunks, 0, 0, self.lockstep, moved)
         growing = self._growing
-        window_tokens = growing * number + self._growing_shifts + (count - growing) * self._window
-        return Batch(count, kv_tokens, window_tokens, growing, chunks)
+        inside = growing * beat + self._growing_shifts + (count - growing) * self._window
+        return Batch(count, kv_tokens, inside, growing, chunks, 0, 0, self.lockstep, moved)
+
+    def pass_tokens(self) -> int:
+        """Tokens that a pass computes for those who decode."""
+        return len(self.tasks)
+
+    def kv_now(self) -> int:
+        """Their tokens in memory, summed."""
+        return len(self.tasks) * (self.beat + 1) + self._shifts
+
+    def pages_now(self) -> int:
+        """The pages that these fill, each sequence its own."""
+        return self._pages(self.beat + 1)
+
+    def pages_after(self, beat: int) -> int:
+        """The same once `beat` is over."""
+        return self._pages(beat + 1)
+
+    def most_pages(self, beat: int) -> int:
+        """No fewer than `pages_after(beat)`, and quicker to tell."""
+        count, page = len(self.tasks), self._page_tokens
+        return (count * (beat + page) + self._shifts) // page
+
+    def _pages(self, beat: int) -> int:
+        """Sum of ceil((beat + shift) / page)."""
+        page, residues = self._page_tokens, self._residues
+        whole, rest = divmod(beat, page)
+        count = len(self.tasks)
+        pages = count * (whole + 1) + self._quotients
+        if not rest:
+            return pages - residues[0]
+        return pages + sum(residues[page - rest + 1 :])
+
+    def _count(self, task: Task, sign: int) -> None:
+        quotient, rest = divmod(task.shift, self._page_tokens)
+        self._residues[rest] += sign
+        self._quotients += sign * quotient
+        self._shifts += sign * task.shift
+
+    def _route(self, task: Task, sign: int) -> None:
+        key = (task.shift, task.segments)
+        before = self._routes.get(key, 0)
+        after = before + sign
+        if after:
+            self._routes[key] = after
+        else:
+            del self._routes[key]
+        self.lockstep += max(after - 1, 0) - max(before - 1, 0)

@@ -12,7 +12,11 @@ EventKind = Literal[
 ]
 
 TOO_LONG = "exceed_context_size"
-"""Reason of a rejection: the prompt does not fit into a slot's context."""
+"""Reason of a rejection: the prompt does not fit into a sequence's context."""
+QUEUE_FULL = "queue_full"
+"""Reason of a rejection: as many requests as may wait are waiting."""
+POOL_EXHAUSTED = "pool_exhausted"
+"""Reason of a rejection: the memory that all sequences share ran out, which ends them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,12 @@ class BoxRequest:
     """Tokens of the answer, unless the context fills up first. 0 acts as 1."""
     answer_id: str
     """`content_id` under which later prompts will quote the answer."""
+    kind: str = "prose"
+    """Kind of text of the answer, for the acceptance of drafted tokens: prose, tool_call, …"""
+    greedy: bool = False
+    """Temperature 0: equal prompts then give equal answers, and route in lockstep."""
+    alone: bool = False
+    """The server runs it with no other beside it (MLX: a seed, a draft model)."""
 
 
 class Event(NamedTuple):
@@ -39,7 +49,9 @@ class Event(NamedTuple):
     at: float
     """Seconds, on the clock of the caller."""
     n: int
-    """Tokens: of the prompt (admitted, rejected), found in the slot (cached), new ones of the
-    answer (first_token, tokens: 1), of the whole answer (finished)."""
+    """Tokens: of the prompt (admitted, rejected), found in memory (cached), dropped from the
+    prompt (cut), new ones of the answer (first_token, tokens), of the answer so far (preempted), of
+    the whole answer (finished). A request that was preempted is admitted again."""
     reason: str = ""
-    """rejected: `TOO_LONG`. finished: the outcome, "done" or "length"."""
+    """rejected: `TOO_LONG`, `QUEUE_FULL` or `POOL_EXHAUSTED`, the last perhaps after tokens came.
+    finished: the outcome, "done" or "length"."""

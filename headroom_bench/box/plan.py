@@ -1,8 +1,9 @@
 """The passes to come, as far as they have been priced.
 
 Until somebody comes, goes or finishes, what each pass carries is known. The plan prices such
-passes ahead, decode-only ones many at a time, up to the next turn: the pass at whose end somebody
-gets a first or last token. When the batch changes before that, the rest of the plan is thrown away.
+passes ahead, decode-only ones many at a time, up to the next turn: the end of a pass that reads, or
+at which somebody finishes. When the batch changes before that, the rest of the plan is thrown away;
+blocks start small and double, so what is thrown away is never much more than what was used.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom_bench.box.decoders import Decoders
+from headroom_bench.box.design import BoxDesign
+from headroom_bench.box.memory import Decoding, Memory
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Chunk, Pricer
 
-LEAP_PASSES = 1024
-"""At most this many passes are priced at once, for an arrival may make them worthless."""
+FIRST_LEAP = 128
+"""Passes priced at once after a change; each further block has twice as many."""
+MOST_LEAP = 8192
 VECTOR_PASSES = 8
 """From this many on, NumPy is quicker than a loop."""
 
@@ -32,11 +35,13 @@ class Block:
     """Passes that were priced together."""
 
     ends: list[float] | NDArray[np.float64]
-    """End times, in seconds."""
+    """End times, in seconds. None where memory has run out: no pass, but room to be made."""
     end: float
-    """The last of them."""
+    """The last of them; where memory has run out, when."""
     turn: bool
     """Whether something happens at `end`."""
+    decodes: bool
+    """Whether those who decode get tokens."""
     reads: list[Read]
     """What its pass reads; a block that reads has one pass."""
     taken: int = 0
@@ -54,56 +59,56 @@ class Plan:
 
     __slots__ = (
         "_at",
-        "_batch_tokens",
+        "_beat",
         "_decoders",
-        "_head_tokens",
+        "_design",
         "_leap",
-        "_number",
+        "_memory",
         "_pricer",
         "_reading",
+        "_size",
         "blocks",
     )
 
     def __init__(
         self,
         pricer: Pricer,
-        decoders: Decoders,
+        design: BoxDesign,
+        decoders: Decoding,
+        memory: Memory,
         reading: list[Task],
-        batch_tokens: int,
         leap: bool,
     ) -> None:
         """`reading`: whose prompts are being read, in order of admission; it stays the caller's.
 
-        Without `leap` each pass with decoding sequences is a turn.
+        Without `leap` each pass is a turn.
         """
         self._pricer = pricer
+        self._design = design
         self._decoders = decoders
+        self._memory = memory
         self._reading = reading
-        self._batch_tokens = batch_tokens
-        self._leap = leap
+        self._leap = leap and decoders.steady
         self.blocks: deque[Block] = deque()
-        self._number = 1
+        self._beat = 1
         self._at = 0.0
-        self._head_tokens = 0  # what the blocks will read of the first prompt
+        self._size = FIRST_LEAP
 
-    def restart(self, number: int, at: float) -> None:
-        """Plan anew: the next pass is `number` and starts at `at`."""
+    def restart(self, at: float) -> None:
+        """Plan anew: the next pass starts at `at`."""
         self.blocks.clear()
-        self._decoders.rewind(number)
-        self._number = number
+        self._decoders.rewind()
+        self._beat = self._decoders.beat + 1
         self._at = at
-        self._head_tokens = 0
+        self._size = FIRST_LEAP
 
-    def drop_taken(self) -> None:
-        """The first block's passes are all over."""
-        block = self.blocks.popleft()
-        if block.reads:
-            self._head_tokens -= block.reads[0][1]
+    def turn_at(self, by: float) -> float:
+        """When the next turn comes, or some later moment than `by` before which none comes.
 
-    def turn_at(self) -> float:
-        """When the next turn comes. Somebody must be in the batch."""
+        Somebody must be in the batch.
+        """
         blocks = self.blocks
-        while not (blocks and blocks[-1].turn):
+        while not (blocks and (blocks[-1].turn or blocks[-1].end > by)):
             self.grow()
         return blocks[-1].end
 
@@ -111,6 +116,8 @@ class Plan:
         """The first end of a pass at or after `at`, which is not after the next turn."""
         for block in self.blocks:
             if block.end >= at:
+                if not len(block.ends):
+                    return block.end
                 return float(block.ends[block.first_at_or_after(at)])
         raise AssertionError("after the turn")
 
@@ -119,61 +126,72 @@ class Plan:
 
         Raises ValueError where the pricer's time is negative or not a number.
         """
-        budget = self._batch_tokens - len(self._decoders.tasks)
-        block = self._read(budget) if self._reading and budget > 0 else self._decode()
+        block = self._read() if self._reading else None
+        if block is None:
+            block = self._decode()
         if not block.end >= self._at:
             raise ValueError(f"the pricer put the end of a pass at {block.end} s, before its start")
         self.blocks.append(block)
-        self._number += len(block.ends)
+        if block.decodes:
+            self._beat += len(block.ends)
         self._at = block.end
         return block
 
-    def _read(self, budget: int) -> Block:
-        """One pass in which prompts share what the decoding sequences leave of the budget."""
+    def _read(self) -> Block | None:
+        """One pass in which prompts have what the decoding sequences leave of the budget, or all
+        of it where the two do not mix. None where nothing is left."""
+        design, decoders = self._design, self._decoders
+        decodes = design.mixed and bool(decoders.tasks)
+        budget = design.batch_tokens - (decoders.pass_tokens() if decodes else 0)
+        if budget <= 0:
+            return None
         reads: list[Read] = []
         chunks: list[Chunk] = []
-        turn = False
-        ahead = self._head_tokens
+        moved = total = 0
         for task in self._reading:
-            assert task.slot is not None
-            held = task.slot.valid_tokens + ahead
-            ahead = 0  # up to the next turn no other than the first prompt is read
-            left = task.prompt_tokens - held
-            tokens = left if left < budget else budget
+            tokens = min(task.target - task.held, budget)
+            if design.chunk_tokens is not None:
+                tokens = min(tokens, design.chunk_tokens)
+            if task.held == task.start:
+                moved += task.moved
             reads.append((task, tokens))
-            chunks.append(Chunk(tokens, held))
-            turn = turn or tokens == left
+            chunks.append(Chunk(tokens, task.held))
+            total += tokens
             budget -= tokens
-            if not budget:
+            if not budget or len(reads) == design.prompts_a_pass:
                 break
-        self._head_tokens += reads[0][1]
-        decoders = self._decoders
-        number = self._number
-        if decoders.tasks:
-            decoders.steady_until(number)
-            turn = turn or not self._leap or decoders.next_finish() == number
-        end = self._at + self._pricer.pass_s(decoders.batch(number, tuple(chunks)))
-        return Block([end], end, turn, reads)
+        if not self._memory.fit(self._beat, total, decodes):
+            return self._dry()
+        if decodes:
+            decoders.steady_until(self._beat)
+        batch = decoders.batch(self._beat, decodes, tuple(chunks), moved)
+        end = self._at + self._pricer.pass_s(batch)
+        return Block([end], end, True, decodes, reads)
 
     def _decode(self) -> Block:
         """As many decode-only passes as can be priced together."""
-        decoders = self._decoders
-        number = self._number
-        count = decoders.steady_until(number) - number + 1
+        decoders, beat = self._decoders, self._beat
+        fit = self._memory.fit(beat, 0, True)
+        if not fit:
+            return self._dry()
         if not self._leap:
-            count = 1
-        elif count > LEAP_PASSES:
-            count = LEAP_PASSES
+            decoders.steady_until(beat)
+            end = self._at + self._pricer.pass_s(decoders.batch(beat))
+            return Block([end], end, True, True, [])
+        count = min(decoders.steady_until(beat) - beat + 1, self._size, fit)
+        self._size = min(2 * self._size, MOST_LEAP)
+        turn = decoders.next_finish() == beat + count - 1
         if count >= VECTOR_PASSES:
-            times = self._pricer.passes_s(decoders.batch(number), count).cumsum()
+            times = self._pricer.passes_s(decoders.batch(beat), count).cumsum()
             times += self._at
-            end = float(times[-1])
-            turn = decoders.next_finish() == number + count - 1
-            return Block(times, end, turn, [])
+            return Block(times, float(times[-1]), turn, True, [])
         ends: list[float] = []
         end = self._at
         for ahead in range(count):
-            end += self._pricer.pass_s(decoders.batch(number + ahead))
+            end += self._pricer.pass_s(decoders.batch(beat + ahead))
             ends.append(end)
-        turn = not self._leap or decoders.next_finish() == number + count - 1
-        return Block(ends, end, turn, [])
+        return Block(ends, end, turn, True, [])
+
+    def _dry(self) -> Block:
+        """There is no room for the next pass."""
+        return Block([], self._at, True, False, [])

@@ -15,22 +15,32 @@ class Usage:
     busy_s: float = 0.0
     """Time with a pass in flight."""
     all_taken_s: float = 0.0
-    """Time during which every slot was taken."""
+    """Time during which as many sequences ran as may run at once."""
     passes: int = 0
     decode_tokens: int = 0
-    """One for each decoding sequence in each pass; an answer's first token is not among them."""
+    """Tokens of answers; an answer's first token, and the first after a preemption, are not among
+    them, for they come of reading."""
     prefill_tokens: int = 0
-    """Prompt tokens that were read."""
+    """Prompt tokens that were read, again after a preemption too."""
     cached_tokens: int = 0
-    """Prompt tokens that were found in the slot."""
+    """Prompt tokens that were found in memory, at every admission."""
+    moved_tokens: int = 0
+    """Tokens copied from or to host memory."""
     admitted: int = 0
+    """Admissions, of the preempted again."""
     queue_s: float = 0.0
-    """From submission to admission, summed over the admitted."""
+    """From submission to first admission, summed over the admitted."""
+    drafted: int = 0
+    accepted: int = 0
+    """Of the drafted tokens."""
+    preempted: int = 0
+    killed: int = 0
+    """Requests that ended because the pool ran out."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """One slot, now. Counts are tokens."""
+    """One slot, or one place in a batch without slots, now. Counts are tokens."""
 
     index: int
     state: SlotState
@@ -52,5 +62,9 @@ class Snapshot:
 
     at: float
     slots: tuple[SlotView, ...]
+    """By index. Without slots: the running requests only."""
     free: int
+    """How many more could run, as far as their number goes."""
     queued: int
+    memory_share: float | None = None
+    """How much of the shared pool running requests use; None without one."""

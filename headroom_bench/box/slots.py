@@ -1,19 +1,32 @@
-"""Split slots: who sits where, and which prefix each slot's memory still holds.
+"""Slots: who sits where, and which prefix each slot's memory still holds.
 
-The slot is chosen as llama.cpp's server does: the longest shared prefix if it is more than a tenth
-of the prompt, else the slot that has been free for longest.
+Split slots have a share each; unified ones share one pool, in which idle slots make way. The slot
+is chosen as llama.cpp's server does (tools/server, `get_available_slot`): the longest shared prefix
+if it is more than a tenth of the prompt, else the slot that has been free for longest. What a slot
+is about to lose is parked in host memory, and a better match there is brought back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headroom_bench.box.design import BoxDesign
+from headroom_bench.box.host_cache import HostCache
+from headroom_bench.box.memory import Decoding, TokenPool
 from headroom_bench.box.task import Task
 from headroom_bench.segments import Segment, shared_prefix_tokens
 
 MIN_SIMILARITY = 0.1
 """llama.cpp's `--slot-prompt-similarity`."""
+PARK_BELOW = 0.5
+"""Where a prompt keeps less than this share of its slot's text, llama.cpp parks the text first."""
 CONTEXT_STEP_TOKENS = 256
+CHECKPOINTS = 32
+"""Saved states a slot (llama.cpp `--ctx-checkpoints`)."""
+CHECKPOINT_STEP_TOKENS = 256
+"""Least tokens between two of them."""
+CHECKPOINT_BACK_TOKENS = 4
+"""llama.cpp saves a state so many tokens before the end of a prompt; the figure is an estimate."""
 
 
 def context_per_slot(ctx_tokens: int, slots: int) -> int:
@@ -24,72 +37,115 @@ def context_per_slot(ctx_tokens: int, slots: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
-    """One slot and its KV memory."""
+class Held:
+    """Text in memory, a slot's or parked."""
 
-    index: int
     segments: tuple[Segment, ...] = ()
     """The text that the memory was written for."""
     valid_tokens: int = 0
     """Tokens at the start of `segments` that really are in memory."""
-    task: Task | None = None
+    checkpoints: tuple[int, ...] = ()
+    """Tokens at which a state was saved, ascending."""
+
+    def shared(self, asked: tuple[Segment, ...]) -> int:
+        """Tokens at the start of `asked` that are here too."""
+        if not self.valid_tokens:
+            return 0
+        return min(shared_prefix_tokens(self.segments, asked), self.valid_tokens)
 
 
-class Slots:
-    """A fixed number of slots."""
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One slot and its KV memory."""
 
-    __slots__ = ("_slots", "free")
+    index: int
+    held: Held = field(default_factory=Held)
 
-    def __init__(self, count: int) -> None:
-        self._slots = [Slot(index) for index in range(count)]
+
+class SlotMemory:
+    """A fixed number of slots. Implements `Memory`."""
+
+    __slots__ = ("_design", "_host", "_pool", "_slots", "free")
+
+    def __init__(self, design: BoxDesign, decoders: Decoding) -> None:
+        self._design = design
+        self._slots = [Slot(index) for index in range(design.parallel)]
         # The longest free first: a dict keeps the order of insertion, and a release inserts last.
         self.free = {slot.index: slot for slot in self._slots}
+        self._pool = TokenPool(design.pool_tokens, decoders)
+        self._host = HostCache(design.host_tokens) if design.host_tokens else None
 
-    def all(self) -> tuple[Slot, ...]:
-        return tuple(self._slots)
-
-    def take(self, task: Task) -> Slot:
-        """Seat `task` and keep what its slot shares with the prompt. A slot must be free.
-
-        Sets the task's `slot` and `cached_tokens`. At least one token is left to read, for a
-        prompt that is known to its end still has to be asked for its next token.
-        """
+    def seat(self, task: Task) -> bool:
+        if not self.free:
+            return False
         slot, shared = self._choose(task)
         del self.free[slot.index]
-        cached = min(shared, task.prompt_tokens - 1)
-        task.slot = slot
-        task.cached_tokens = cached
-        slot.task = task
-        slot.segments = task.request.segments
-        slot.valid_tokens = cached
-        return slot
+        self._pool.idle -= slot.held.valid_tokens
+        if self._host is not None:
+            shared = self._swap(task, slot, shared, self._host)
+        start = self._usable(slot.held, shared, task.target - 1)
+        task.seat, task.slot, task.start = slot.index, slot, start
+        slot.held = Held(task.segments, start, _until(slot.held.checkpoints, start))
+        self._pool.reading += start
+        return True
 
-    def release(self, slot: Slot, generated: int) -> None:
-        """Free the slot, with its prompt and `generated` tokens of answer left in memory.
+    def read(self, task: Task, tokens: int) -> None:
+        assert task.slot is not None
+        task.slot.held.valid_tokens += tokens
+        self._pool.reading += tokens
 
-        The last token was sampled but never read, so it is not in memory.
-        """
-        task = slot.task
-        assert task is not None
-        if generated:
+    def known(self, task: Task) -> None:
+        assert task.slot is not None
+        self._pool.reading -= task.target
+        if self._design.rewind == "checkpoints":
+            held = task.slot.held
+            held.checkpoints = _with_prompt(held.checkpoints, task)
+
+    def release(self, task: Task, generated: int, written: int, *, keep: bool) -> None:
+        slot = task.slot
+        assert slot is not None
+        if not generated:
+            self._pool.reading -= written
+        if not keep or not self._design.prefix_cache:
+            slot.held = Held()
+        elif generated:
             answer = Segment("answer", "assistant", "prose", task.request.answer_id, generated)
-            slot.segments = (*task.request.segments, answer)
-            slot.valid_tokens = task.prompt_tokens + generated - 1
-        slot.task = None
+            slot.held.segments = (*task.segments, answer)
+            slot.held.valid_tokens = written
+        self._pool.idle += slot.held.valid_tokens
         self.free[slot.index] = slot
+
+    def settle(self) -> None:
+        """llama.cpp purges idle slots by their number, one at a time, until the pass fits."""
+        if self._pool.excess() <= 0:
+            return
+        for slot in sorted(self.free.values(), key=lambda slot: slot.index):
+            if self._pool.excess() <= 0:
+                return
+            self._pool.idle -= slot.held.valid_tokens
+            slot.held = Held()
+
+    def fit(self, beat: int, reads: int, decodes: bool) -> int:
+        return self._pool.fit(beat, reads, decodes)
+
+    def idle(self) -> list[tuple[int, int]]:
+        return [(slot.index, slot.held.valid_tokens) for slot in self.free.values()]
+
+    def used_share(self) -> float | None:
+        return self._pool.used_share()
+
+    # --- choosing -----------------------------------------------------------------------------
 
     def _choose(self, task: Task) -> tuple[Slot, int]:
         """The slot for `task`, and the tokens of prompt that it holds."""
-        asked = task.request.segments
+        asked = task.segments
         threshold = MIN_SIMILARITY * task.prompt_tokens
         oldest: Slot | None = None
         oldest_shared = 0
         best: Slot | None = None
         best_shared = 0
         for slot in self.free.values():
-            shared = 0
-            if slot.valid_tokens:
-                shared = min(shared_prefix_tokens(slot.segments, asked), slot.valid_tokens)
+            shared = slot.held.shared(asked)
             if oldest is None:
                 oldest, oldest_shared = slot, shared
             if shared > threshold and (
@@ -102,3 +158,55 @@ class Slots:
             return best, best_shared
         assert oldest is not None
         return oldest, oldest_shared
+
+    def _swap(self, task: Task, slot: Slot, shared: int, host: HostCache) -> int:
+        """Park what the slot would lose and bring back a better match. The tokens shared now."""
+        held = slot.held
+        similar = shared > MIN_SIMILARITY * task.prompt_tokens
+        if not (similar and shared >= PARK_BELOW * held.valid_tokens):
+            task.moved += host.park(held)
+            better = host.fetch(task.segments, shared, held.valid_tokens)
+            if better is not None:
+                held = slot.held = better
+                task.moved += held.valid_tokens
+                shared = held.shared(task.segments)
+            elif not similar:
+                held = slot.held = Held()
+                shared = 0
+        if self._pool.limit is not None:  # idle slots are saved and cleared when a task begins
+            for other in self.free.values():
+                task.moved += host.park(other.held)
+                self._pool.idle -= other.held.valid_tokens
+                other.held = Held()
+        return shared
+
+    def _usable(self, held: Held, shared: int, most: int) -> int:
+        """How much of what is shared can be used, for what follows must be cut off."""
+        if not self._design.prefix_cache:
+            return 0
+        shared = min(shared, most)
+        if self._design.rewind == "any" or shared == held.valid_tokens:
+            return shared
+        if self._design.rewind == "extend":
+            return 0
+        return max((at for at in held.checkpoints if at <= shared), default=0)
+
+
+def _until(checkpoints: tuple[int, ...], tokens: int) -> tuple[int, ...]:
+    """Those that are still good when all after `tokens` is cut off."""
+    return tuple(at for at in checkpoints if at <= tokens)
+
+
+def _with_prompt(checkpoints: tuple[int, ...], task: Task) -> tuple[int, ...]:
+    """With those that reading the prompt saved: before each message of a user, and near the end."""
+    places, start = [], 0
+    for segment in task.segments:
+        if segment.role == "user" and start >= task.start:
+            places.append(start)
+        start += segment.tokens
+    places.append(max(task.prompt_tokens - CHECKPOINT_BACK_TOKENS, 0))
+    kept = list(checkpoints)
+    for at in places:
+        if at > 0 and (not kept or at - kept[-1] >= CHECKPOINT_STEP_TOKENS):
+            kept.append(at)
+    return tuple(kept[-CHECKPOINTS:])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from headroom_bench.box.events import BoxRequest
+from headroom_bench.segments import Segment
 
 if TYPE_CHECKING:
+    from headroom_bench.box.prefix_tree import Atom, Node
     from headroom_bench.box.slots import Slot
 
-Outcome = Literal["done", "length", "cancelled", "rejected"]
-"""length: the slot's context was full before the answer was complete."""
+Outcome = Literal["done", "length", "cancelled", "rejected", "killed"]
+"""length: the context was full before the answer was complete. killed: the pool ran out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Served:
     truncated: bool
     """The context was full before the answer was complete."""
     slot: int | None
+    """Its slot, or its place in the batch where there are none."""
     submitted_at: float
     admitted_at: float | None
     prefill_at: float | None
@@ -32,8 +35,16 @@ class Served:
     finished_at: float
     """End of the last token's pass; for the cancelled and rejected, when that took effect."""
     prompt_tokens: int
+    """Without those that were cut."""
     cached_tokens: int
+    """Found in memory when it was first admitted."""
     generated: int
+    cut_tokens: int = 0
+    """Prompt tokens that the server dropped to make it fit."""
+    drafted: int = 0
+    accepted: int = 0
+    """Of the drafted tokens."""
+    preemptions: int = 0
 
     @property
     def queue_s(self) -> float | None:
@@ -43,37 +54,62 @@ class Served:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """The box's own, changing note about a request. Pass numbers count from 1 since the start."""
+    """The box's own, changing note about a request. Beats count passes that decode, from 1 on."""
 
     request: BoxRequest
     number: int
     """Submissions before this one."""
+    segments: tuple[Segment, ...]
+    """The prompt as it is read, perhaps cut."""
     prompt_tokens: int
     submitted_at: float
-    slot: Slot | None = None
+    wanted: int = 1
+    """Tokens of the answer, as far as the context holds them."""
+    truncated: bool = False
+    """The context holds fewer than were asked for."""
+    cut_tokens: int = 0
     order: int = -1
     """Admissions before this one."""
+    seat: int | None = None
     admitted_at: float | None = None
     prefill_at: float | None = None
     first_token_at: float | None = None
     finished_at: float | None = None
-    cached_tokens: int = 0
-    first_pass: int = 0
-    """The pass that gave the first token, 0 before."""
-    last_pass: int = 0
-    """The pass that gives the last token."""
+    cached_tokens: int | None = None
+    target: int = 0
+    """Tokens to be in memory before the next token can be sampled."""
+    start: int = 0
+    """Tokens found in memory at this admission."""
+    held: int = 0
+    """While it is read: tokens in memory."""
+    moved: int = 0
+    """Tokens copied from or to host memory for its admission."""
+    since: int = -1
+    """While it decodes: the beat before its first one; below 0 else."""
+    last_beat: int = 0
+    """The beat that gives the last token."""
     shift: int = 0
-    """While it decodes: its context before pass `p` is `p + shift`."""
+    """While it decodes: its context before beat `b` is `b + shift`."""
     growing: bool = False
     """While it decodes: its context is still below the model's window."""
-    generated: int = 0
-    """Tokens of the answer, set when the request is over."""
-    truncated: bool = False
+    times: array[float] = field(default_factory=lambda: array("d"))
+    """Times of the tokens but those of the present stretch of decoding."""
+    drafted: int = 0
+    accepted: int = 0
+    drafts: int = 0
+    """Passes in which it drafted."""
+    seed: int = 0
+    preemptions: int = 0
     outcome: Outcome | None = None
-    times: array[float] | None = None
-    """The answer's token times, set when the request is over."""
     forgotten: bool = False
     """Nothing is to be kept when it is over."""
+    slot: Slot | None = None
+    atoms: list[Atom] | None = None
+    node: Node | None = None
+    pages: int = 0
+    """Paged: pages of the shared tree at its start that it does not hold itself."""
+    reserved: int = 0
+    """Paged: pages of its own kept for what is still to come."""
 
     def served(self) -> Served:
         assert self.outcome is not None
@@ -81,14 +117,18 @@ class Task:
         return Served(
             id=self.request.id,
             outcome=self.outcome,
-            truncated=self.truncated,
-            slot=None if self.slot is None else self.slot.index,
+            truncated=self.outcome == "length",
+            slot=self.seat,
             submitted_at=self.submitted_at,
             admitted_at=self.admitted_at,
             prefill_at=self.prefill_at,
             first_token_at=self.first_token_at,
             finished_at=self.finished_at,
             prompt_tokens=self.prompt_tokens,
-            cached_tokens=self.cached_tokens,
-            generated=self.generated,
+            cached_tokens=self.cached_tokens or 0,
+            generated=len(self.times),
+            cut_tokens=self.cut_tokens,
+            drafted=self.drafted,
+            accepted=self.accepted,
+            preemptions=self.preemptions,
         )

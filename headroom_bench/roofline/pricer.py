@@ -35,6 +35,15 @@ class Batch:
     windows_growing: int
     """How many of them are still below the window (equal to `decodes` without one)."""
     chunks: tuple[Chunk, ...] = ()
+    verify: int = 0
+    """Drafted tokens that are verified beside the decodes' own, summed over the sequences."""
+    draft_passes: int = 0
+    """The most drafted tokens of one sequence: passes of the draft model, one after another."""
+    lockstep: int = 0
+    """Decoding sequences that repeat another's prompt and position at temperature 0, so that they
+    wake no expert of their own: `decodes - lockstep` route differently."""
+    moved_tokens: int = 0
+    """Tokens whose cache is copied from or to host memory before the pass."""
 
 
 class Pricer(Protocol):
