@@ -3,7 +3,7 @@
 Nothing is read at import; the first look-up of a kind reads its data file once.
 """
 
-from headroom_bench.catalog.boxes import Hardware, Tflops, find_hardware, hardware
+from headroom_bench.catalog.boxes import BoxLink, Hardware, Tflops, find_hardware, hardware
 from headroom_bench.catalog.model import (
     MLA,
     KvShape,
@@ -21,6 +21,7 @@ from headroom_bench.catalog.stored import Stored
 
 __all__ = [
     "MLA",
+    "BoxLink",
     "Hardware",
     "KvShape",
     "LinearAttention",

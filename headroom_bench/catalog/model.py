@@ -9,8 +9,9 @@ from headroom_bench.catalog._entries import Facts, slug
 from headroom_bench.catalog.stored import Stored
 from headroom_bench.errors import UserError
 
-DEFAULT_EXPERT_EXPONENT = 0.65
-"""n users wake as many experts as n**0.65 independent ones (Headroom article)."""
+DEFAULT_EXPERT_EXPONENT = 0.85
+"""n users wake as many experts as n**0.85 independent ones: between the Headroom article's 0.65 and
+the 1.0 of independent routing, which published step times of eight models span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class MoE:
     n_dense_layers: int | None = None
     expert_exponent: float = DEFAULT_EXPERT_EXPONENT
     """n sequences wake as many experts as n**exponent independent ones."""
+    expert_exponent_low: float = 0.65
+    expert_exponent_high: float = 1.0
+    """The range that it may lie in; narrow where it was fitted."""
+    expert_exponent_source: str = ""
+    """Rows that it was fitted to; empty where it is the default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,8 @@ def _with_fitted_facts(model: Model) -> Model:
     known = twin(model)
     if model.moe is None or known is None or known.moe is None:
         return model
-    moe = dataclasses.replace(model.moe, expert_exponent=known.moe.expert_exponent)
+    names = [f.name for f in dataclasses.fields(known.moe) if f.name.startswith("expert_exponent")]
+    moe = dataclasses.replace(model.moe, **{name: getattr(known.moe, name) for name in names})
     return dataclasses.replace(model, moe=moe)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headroom_bench.catalog import (
+    BoxLink,
     Hardware,
     Model,
     Quant,
@@ -22,8 +24,8 @@ from headroom_bench.roofline.constants import (
     constants_for,
     default_backend,
 )
-from headroom_bench.roofline.iteration import Coefficients
 from headroom_bench.roofline.kv import KvBytes, kv_bytes
+from headroom_bench.roofline.links import link_of
 from headroom_bench.roofline.weights import WeightBytes, weight_bytes
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ class Deployment:
     """Tokens of context that each sequence may use."""
     swa_full: bool = False
     """Window layers keep and read everything (llama.cpp's flag of that name)."""
+    boxes: int = 1
+    link: BoxLink | None = None
+    """Between the boxes."""
+    drafter: Deployment | None = None
+    """What drafts tokens; the same model means its own prediction head (MTP)."""
 
     @classmethod
     def named(
@@ -66,11 +73,17 @@ class Deployment:
         slots: int = 1,
         ctx: int = 4096,
         swa_full: bool = False,
+        build: str | None = None,
+        boxes: int = 1,
+        link: str | None = None,
+        draft: str | None = None,
     ) -> Deployment:
         """A deployment from names of catalogue entries, or paths of files instead of names.
 
         `model` may be a GGUF: its tensors then say how weights are stored, and `quant` is neither
         needed nor used. `ubatch` and `backend` default to what the runtime uses on that box.
+        `build` is a llama.cpp build (b6989), the newest where none is given. `boxes` of them are
+        joined by the network `link`, or the box's own link. `draft` is `mtp` or a model's name.
         Raises `UserError`.
         """
         found = find_model(model)
@@ -84,18 +97,20 @@ class Deployment:
             quant=quant_of(found, quant, server),
             runtime=server,
             backend=engine,
-            constants=constants_for(box, server.id, engine),
+            constants=constants_for(box, server.id, engine, build),
             kv_k=kv_k,
             kv_v=kv_v,
             ubatch=default_ubatch(server, box) if ubatch is None else ubatch,
             slots=slots,
             ctx=ctx,
             swa_full=swa_full,
+            boxes=boxes,
+            link=link_of(box, link) if boxes > 1 else None,
         )
-        for name in ("ubatch", "slots", "ctx"):
+        for name in ("ubatch", "slots", "ctx", "boxes"):
             if getattr(deployment, name) < 1:
                 raise UserError(f"{name} must be 1 or more, not {getattr(deployment, name)}")
-        return deployment
+        return deployment._with_drafter(draft) if draft else deployment
 
     def pricer(self) -> Roofline:
         """Prices passes of this deployment. Raises `UserError` for a partly published shape."""
@@ -111,21 +126,19 @@ class Deployment:
         """Cached bytes a token."""
         return kv_bytes(self.model, self.kv_k, self.kv_v, swa_full=self.swa_full)
 
-    def bandwidth_bytes_s(self) -> float:
-        """Bandwidth that streaming these weights reaches, in bytes a second."""
-        plain = self.hardware.bandwidth_gb_s * 1e9 * self.constants.bandwidth_efficiency.value
-        packed = self.quant.kind in ("k-quant", "unsloth dynamic mix")
-        return plain * self.constants.kquant_bandwidth_share.value if packed else plain
-
-    def kv_bandwidth_bytes_s(self) -> float:
-        """Bandwidth that reading the cache reaches, in bytes a second."""
-        plain = self.hardware.bandwidth_gb_s * 1e9 * self.constants.bandwidth_efficiency.value
-        return plain * self.constants.kv_bandwidth_share.value
-
-    def compute_flops_s(self) -> float:
-        """Rate that large matrix products reach, in FLOPs a second."""
-        peak = self.hardware.tflops_dense.fp16_bf16 * 1e12
-        return peak * self.constants.compute_efficiency.value
+    def _with_drafter(self, draft: str) -> Deployment:
+        """The same with a drafter: `mtp`, or a model in the same format beside it."""
+        if draft.lower() == "mtp":
+            if not self.model.native_speculative:
+                raise UserError(
+                    f"{self.model.name} has no prediction head of its own; name a draft model"
+                )
+            return dataclasses.replace(self, drafter=self)
+        small = find_model(draft)
+        quant = small.stored.quant() if small.stored else self.quant
+        return dataclasses.replace(
+            self, drafter=dataclasses.replace(self, model=small, quant=quant, swa_full=False)
+        )
 
 
 def default_ubatch(runtime: Runtime, hardware: Hardware) -> int:
@@ -149,41 +162,3 @@ def quant_of(model: Model, name: str | None, runtime: Runtime) -> Quant:
     if quant.name == "MXFP4" and runtime.id in ("vllm", "sglang", "tensorrt-llm"):
         return find_quant("MXFP4 (safetensors)")
     return quant
-
-
-def coefficients(deployment: Deployment) -> Coefficients:
-    """What each unit of work costs this deployment, in seconds.
-
-    Time of bytes = bytes / (bandwidth * efficiency); time of FLOPs = FLOPs / (peak * efficiency),
-    2 FLOPs a parameter a token (Headroom article). A prompt's experts work at m / (m + m_half) of
-    the dense efficiency, m the tokens a woken expert gets (fitted form: GB10, M2 Ultra, Strix
-    Halo); m_half tokens more for each woken expert is the same thing, written as `tile_s`.
-    """
-    model, fitted = deployment.model, deployment.constants
-    params, stored, kv = model.params(), deployment.weights(), deployment.kv()
-    byte_s, flop_s = 1 / deployment.bandwidth_bytes_s(), 1 / deployment.compute_flops_s()
-    kv_byte_s = 1 / deployment.kv_bandwidth_bytes_s()
-    pair, window_pair = model.attention_flops_per_pair()
-    if kv.window_tokens is None:
-        pair, window_pair = pair + window_pair, 0.0
-    moe, layers = model.moe, stored.moe_layers
-    tile = 2 * params.routed_active * flop_s * fitted.expert_half_tokens.value
-    return Coefficients(
-        always_s=stored.always_read * byte_s,
-        expert_s=stored.one_expert * layers * byte_s,
-        experts=moe.n_experts if moe else 0,
-        experts_per_token=moe.experts_per_token if moe else 0,
-        expert_exponent=moe.expert_exponent if moe else 1.0,
-        kv_s=kv.full_read * kv_byte_s,
-        window_s=kv.window_read * kv_byte_s,
-        state_s=2 * kv.state * kv_byte_s,
-        body_s=2 * params.body_active * flop_s,
-        head_s=2 * params.output * flop_s,
-        pair_s=pair * flop_s,
-        window_pair_s=window_pair * flop_s,
-        tile_s=tile / moe.experts_per_token if moe else 0.0,
-        overhead_s=fitted.overhead_s.value,
-        launch_s=fitted.expert_launch_s.value * layers,
-        batch_s=fitted.expert_batch_s.value * layers,
-        p=fitted.overlap_p.value,
-    )

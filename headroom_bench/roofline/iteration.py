@@ -10,7 +10,7 @@ that works on floats and on NumPy arrays alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,48 +21,69 @@ Number = TypeVar("Number", float, Array)
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """A deployment in seconds: what each unit of work of a pass costs."""
+    """A deployment in seconds: what each unit of work of a pass costs.
 
-    always_s: float
-    """Streaming the weights that every pass reads."""
-    expert_s: float
-    """Streaming one expert in every MoE layer."""
-    experts: int
-    experts_per_token: int
-    expert_exponent: float
-    kv_s: float
+    Floats for one deployment; arrays that broadcast for many (`grid`).
+    """
+
+    always_s: Any
+    """Streaming the weights that every pass reads, from the box's own memory."""
+    expert_s: Any
+    """Streaming one expert in every MoE layer, from the box's own memory."""
+    host_s: Any
+    """Reading what of `always_s` lies in host memory."""
+    host_expert_s: Any
+    """Reading what of one expert in every MoE layer lies in host memory."""
+    experts: Any
+    """0 for a dense model."""
+    experts_per_token: Any
+    expert_exponent: Any
+    kv_s: Any
     """Reading one cached token, layers that keep everything."""
-    window_s: float
+    window_s: Any
     """Reading one cached token, layers that keep a window."""
-    state_s: float
+    state_s: Any
     """Reading and writing one sequence's recurrent state."""
-    body_s: float
-    """Multiplying one token through everything but the output matrix."""
-    head_s: float
-    """Multiplying one token through the output matrix."""
-    pair_s: float
-    """One (query, key) pair, layers that keep everything."""
-    window_pair_s: float
-    tile_s: float
-    """What a woken expert loses to a half-empty tile while a prompt is read."""
-    overhead_s: float
-    launch_s: float
-    """Starting one expert's kernels in every MoE layer."""
-    batch_s: float
+    body_s: Any
+    """Multiplying one token through everything but the output matrix, matrix kernels."""
+    head_s: Any
+    """Multiplying one token through the output matrix, matrix kernels."""
+    pair_s: Any
+    """One (query, key) pair of a prompt, layers that keep everything."""
+    window_pair_s: Any
+    query_s: Any
+    """One (query, key) pair of a decoding token, layers that keep everything."""
+    query_window_s: Any
+    tile_s: Any
+    """What a woken expert loses to half-empty tiles."""
+    overhead_s: Any
+    """Fixed, with all launches that do not depend on the batch."""
+    sort_s: Any
     """Sorting tokens by expert in every MoE layer, from two tokens on."""
+    several_s: Any
+    """Launches more, from two decoding sequences on."""
+    exchange_s: Any
+    """Sending one token's activations between boxes in every exchange."""
+    token_share: Any
+    """Weight-reading time that each token more adds while vector kernels are used."""
+    vector_tokens: Any
+    tile_tokens: Any
+    expert_tiles: Any
+    """1 where decoding loses `tile_s`, too, once matrix kernels are used."""
+    graph_tokens: Any
     p: float
 
 
-def woken_experts(tokens: Number, experts: int, per_token: int, exponent: float) -> Number:
+def woken_experts(tokens: Any, experts: Any, per_token: Any, exponent: Any) -> Any:
     """Distinct experts a layer that n tokens wake: E (1 - (1 - k/E)^(n^exponent)).
 
     Headroom article: n sequences route as n^0.65 independent ones; the exponent is the model's.
     """
-    chance: Number = 1.0 - (1.0 - per_token / experts) ** (tokens**exponent)
-    return experts * chance
+    share = per_token / np.maximum(experts, 1)
+    return experts * (1.0 - (1.0 - share) ** (tokens**exponent))
 
 
-def pass_seconds(memory_s: Number, compute_s: Number, fixed_s: float, p: float) -> Number:
+def pass_seconds(memory_s: Number, compute_s: Number, fixed_s: Number, p: float) -> Number:
     """The p-norm of memory and compute time, plus what nothing hides."""
     if p == 1.0:
         return memory_s + compute_s + fixed_s
@@ -70,29 +91,53 @@ def pass_seconds(memory_s: Number, compute_s: Number, fixed_s: float, p: float) 
     return hidden + fixed_s
 
 
-def token_table(c: Coefficients, tokens: Array) -> tuple[Array, Array, Array, Array]:
-    """For passes of so many decoding tokens: woken experts, memory_s, compute_s, fixed_s.
+def multiplied_tokens(c: Coefficients, tokens: Any) -> Any:
+    """Tokens that the matrix kernels are busy with: 0 while vector kernels do (their work is in
+    `token_share`), whole tiles after that, or the next captured CUDA graph.
 
-    memory_s is the weights' and the recurrent states'. compute_s has every token going through the
-    output matrix and seeing itself. What grows with the context is not in them.
+    llama.cpp switches between 8 and 9 tokens (MMVQ_MAX_BATCH_SIZE, mul_mat_vec_max_cols); vLLM
+    captures graphs for 1, 2, 4 and multiples of 8 sequences.
     """
-    woken = np.zeros_like(tokens)
-    if c.experts:
-        woken = woken_experts(tokens, c.experts, c.experts_per_token, c.expert_exponent)
-    memory = c.always_s + c.expert_s * woken + c.state_s * tokens
-    compute = tokens * (c.body_s + c.head_s + c.pair_s + c.window_pair_s)
-    fixed = c.overhead_s + c.launch_s * woken + c.batch_s * (tokens >= 2)
-    return woken, memory, compute, fixed
+    tiled = np.ceil(tokens / c.tile_tokens) * c.tile_tokens
+    step = np.maximum(c.graph_tokens, 1)
+    captured = np.where(tokens <= 4, 2.0 ** np.ceil(np.log2(np.maximum(tokens, 1))), step)
+    captured = np.where(tokens > step, np.ceil(tokens / step) * step, captured)
+    graphs = (c.graph_tokens > 0) & (tokens <= 512)
+    return np.where(tokens <= c.vector_tokens, 0.0, np.where(graphs, captured, tiled))
+
+
+def token_table(c: Coefficients, tokens: Any) -> tuple[Any, Any, Any, Any]:
+    """For passes of so many tokens: woken experts, weights_s, multiplied tokens, fixed_s.
+
+    What belongs to sequences and contexts (states, cache, attention) is not in them.
+    """
+    woken = woken_experts(tokens, c.experts, c.experts_per_token, c.expert_exponent)
+    busy = multiplied_tokens(c, tokens)
+    weights = c.always_s + c.expert_s * woken
+    weights = weights * np.where(busy > 0, 1.0, 1.0 + c.token_share * (tokens - 1.0))
+    host = c.host_s + c.host_expert_s * woken
+    fixed = c.overhead_s + host + c.sort_s * (tokens >= 2) + c.exchange_s * tokens
+    return woken, weights, busy, fixed
+
+
+def decode_table(c: Coefficients, sequences: Any) -> tuple[Any, Any, Any]:
+    """For decode-only passes of so many sequences: memory_s, compute_s, fixed_s.
+
+    compute_s has every token going through the output matrix and seeing itself. What grows with
+    the context is not in them.
+    """
+    woken, weights, busy, fixed = token_table(c, sequences)
+    memory = weights + c.state_s * sequences
+    compute = busy * (c.body_s + c.head_s) + c.expert_tiles * c.tile_s * woken * (busy > 0)
+    compute = compute + (c.query_s + c.query_window_s) * sequences
+    return memory, compute, fixed + c.several_s * (sequences >= 2)
 
 
 def decode_seconds(
-    c: Coefficients,
-    row: tuple[float, float, float, float],
-    kv_tokens: Number,
-    window_tokens: Number,
-) -> Number:
-    """A decode-only pass: a row of `token_table`, and contexts summed over its sequences."""
-    _, memory, compute, fixed = row
-    memory_s: Number = memory + c.kv_s * kv_tokens + c.window_s * window_tokens
-    compute_s: Number = compute + c.pair_s * kv_tokens + c.window_pair_s * window_tokens
+    c: Coefficients, row: tuple[Any, Any, Any], kv_tokens: Any, window_tokens: Any
+) -> Any:
+    """A decode-only pass: a row of `decode_table`, and contexts summed over its sequences."""
+    memory, compute, fixed = row
+    memory_s = memory + c.kv_s * kv_tokens + c.window_s * window_tokens
+    compute_s = compute + c.query_s * kv_tokens + c.query_window_s * window_tokens
     return pass_seconds(memory_s, compute_s, fixed, c.p)

@@ -49,13 +49,15 @@ def kv_gb(deployment: Deployment, slots: int, ctx: int) -> float:
 def fit(deployment: Deployment) -> Fit:
     """Whether a deployment fits. Raises `UserError` for a model of unknown shape."""
     weights = deployment.weights().total / 1e9
-    free = deployment.hardware.usable_memory_gb - weights - OVERHEAD_GB
+    overhead = OVERHEAD_GB * deployment.boxes
+    usable = deployment.hardware.usable_memory_gb * deployment.boxes
+    free = usable - weights - overhead
     each = kv_gb(deployment, 1, deployment.ctx)
     return Fit(
         weights_gb=weights,
         kv_gb=kv_gb(deployment, deployment.slots, deployment.ctx),
-        overhead_gb=OVERHEAD_GB,
-        usable_gb=deployment.hardware.usable_memory_gb,
+        overhead_gb=overhead,
+        usable_gb=usable,
         max_context_tokens=_longest_context(deployment, free / deployment.slots),
         max_users=max(math.floor(free / each), 0) if each else 0,
     )

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom_bench.roofline.deployment import Deployment, coefficients
-from headroom_bench.roofline.iteration import decode_seconds, pass_seconds, token_table
+from headroom_bench.roofline.coefficients import coefficients, host_copy_s
+from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.roofline.drafting import Drafter, drafter_of
+from headroom_bench.roofline.iteration import (
+    Coefficients,
+    decode_seconds,
+    decode_table,
+    pass_seconds,
+    token_table,
+)
 from headroom_bench.roofline.kv import causal_pairs, windowed_pairs
 from headroom_bench.roofline.pricer import Batch, Chunk
 
 _FIRST_ROWS = 64
+
+_Row = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,7 @@ class PassCost:
     """KV cache and recurrent state."""
     t_compute_s: float
     t_overhead_s: float
-    """Fixed overhead, kernel launches, sorting tokens by expert."""
+    """Fixed overhead, launches, sorting tokens by expert, links, host memory, drafts."""
     total_s: float
     """At most the sum of the four: some of it overlaps, by runtime."""
     weight_bytes: float
@@ -48,21 +59,35 @@ class _Piece:
     weights_s: float
     kv_s: float
     compute_s: float
-    waste_s: float
-    """Half-empty tiles of experts that read a prompt."""
     fixed_s: float
+    woken: float
+    """Distinct experts a layer."""
+    cached: float
+    """Cached tokens read, layers that keep everything."""
+    inside: float
+    """The same, layers that keep a window."""
+    states: int
+    tokens: int
+    outputs: int
+    pairs: float
+    window_pairs: float
 
 
 class Roofline:
     """The iteration rule of one deployment. Implements `Pricer`."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Raises `UserError` for a model whose shape is only partly published."""
+    def __init__(self, deployment: Deployment, priced: Coefficients | None = None) -> None:
+        """With `priced`, those coefficients instead of the deployment's own (for ranges).
+
+        Raises `UserError` for a model whose shape is only partly published.
+        """
         self.deployment = deployment
-        self.coefficients = coefficients(deployment)
+        self.coefficients = priced or coefficients(deployment)
         self._window = deployment.kv().window_tokens
-        self._rows: list[tuple[float, float, float, float]] = []
-        self._row(_FIRST_ROWS)
+        self._tokens: list[_Row] = []
+        self._decodes: list[tuple[float, float, float]] = []
+        self._grow(_FIRST_ROWS)
+        self._drafter: Drafter | None = drafter_of(deployment)
 
     @property
     def window(self) -> int | None:
@@ -71,79 +96,134 @@ class Roofline:
 
     def pass_s(self, batch: Batch) -> float:
         """Seconds of one pass; 0 for an empty one."""
-        if batch.chunks:
-            return sum(self._piece_s(piece) for piece in self._pieces(batch))
-        n = batch.decodes
-        if n == 0:
-            return 0.0
-        row = self._rows[n] if n < len(self._rows) else self._row(n)
-        return decode_seconds(self.coefficients, row, batch.kv_tokens, batch.window_tokens)
+        if _decode_only(batch):
+            if batch.decodes == 0:
+                return 0.0
+            row = self._decode_row(batch.decodes)
+            seconds: float = decode_seconds(
+                self.coefficients, row, batch.kv_tokens, batch.window_tokens
+            )
+            return seconds
+        return sum(self._piece_s(piece) for piece in self._pieces(batch)) + self._beside_s(batch)
 
     def passes_s(self, batch: Batch, k: int) -> NDArray[np.float64]:
-        """Seconds of the next `k` passes of a decode-only batch whose contexts grow, shape (k,).
+        """The next `k` passes of a decode-only batch; see `Pricer`. Shape (k,).
 
-        Raises `ValueError` for a batch with chunks: its next pass is another batch.
+        Raises ValueError for a batch with prompts or drafts.
         """
-        if batch.chunks:
+        if batch.chunks or batch.verify or batch.draft_passes or batch.moved_tokens:
             raise ValueError("only decode-only batches repeat")
         if batch.decodes == 0:
             return np.zeros(k)
         grown = np.arange(k, dtype=np.float64)
         kv = batch.kv_tokens + batch.decodes * grown
         inside = batch.window_tokens + batch.windows_growing * grown
-        return decode_seconds(self.coefficients, self._row(batch.decodes), kv, inside)
+        if not batch.lockstep:
+            row = self._decode_row(batch.decodes)
+        else:
+            row = self._lockstep_row(batch.decodes, batch.decodes - batch.lockstep)
+        seconds: NDArray[np.float64] = decode_seconds(self.coefficients, row, kv, inside)
+        return seconds
 
     def breakdown(self, batch: Batch) -> PassCost:
         """The same pass by what takes the time, with bytes and FLOPs."""
         pieces = list(self._pieces(batch))
+        beside = self._beside_s(batch)
         weights = sum(piece.weights_s for piece in pieces)
         kv = sum(piece.kv_s for piece in pieces)
-        useful = sum(piece.compute_s for piece in pieces)
-        compute = useful + sum(piece.waste_s for piece in pieces)
-        fixed = sum(piece.fixed_s for piece in pieces)
+        compute = sum(piece.compute_s for piece in pieces)
+        fixed = sum(piece.fixed_s for piece in pieces) + beside
         shares = {"bandwidth": weights + kv, "compute": compute, "overhead": fixed}
+        stored, cache = self.deployment.weights(), self.deployment.kv()
+        params = self.deployment.model.params()
+        pair, window_pair = self.deployment.model.attention_flops_per_pair()
+        expert_bytes = stored.one_expert * stored.moe_layers
         return PassCost(
             t_weights_s=weights,
             t_kv_s=kv,
             t_compute_s=compute,
             t_overhead_s=fixed,
-            total_s=sum(self._piece_s(piece) for piece in pieces),
-            weight_bytes=weights * self.deployment.bandwidth_bytes_s(),
-            kv_bytes=kv * self.deployment.kv_bandwidth_bytes_s(),
-            flops=useful * self.deployment.compute_flops_s(),
+            total_s=sum(self._piece_s(piece) for piece in pieces) + beside,
+            weight_bytes=sum(stored.always_read + expert_bytes * p.woken for p in pieces),
+            kv_bytes=sum(
+                cache.full_read * p.cached + cache.window_read * p.inside
+                + 2 * cache.state * p.states
+                for p in pieces
+            ),
+            flops=sum(
+                2 * (params.body_active * p.tokens + params.output * p.outputs)
+                + pair * p.pairs + window_pair * p.window_pairs
+                for p in pieces
+            ),
             bound=max(shares, key=lambda name: shares[name]) if pieces else "idle",
+        )  # fmt: skip
+
+    def _grow(self, tokens: int) -> None:
+        """Tables up to so many tokens; they grow by doubling."""
+        have = len(self._tokens)
+        new = np.arange(have, max(tokens + 1, 2 * have), dtype=np.float64)
+        self._tokens += _rows(token_table(self.coefficients, new), len(new))
+        self._decodes += _rows(decode_table(self.coefficients, new), len(new))
+
+    def _row(self, tokens: int) -> _Row:
+        """`token_table`'s row for so many tokens."""
+        if tokens >= len(self._tokens):
+            self._grow(tokens)
+        return self._tokens[tokens]
+
+    def _decode_row(self, sequences: int) -> tuple[float, float, float]:
+        if sequences >= len(self._decodes):
+            self._grow(sequences)
+        return self._decodes[sequences]
+
+    def _lockstep_row(self, sequences: int, routed: int) -> tuple[float, float, float]:
+        """The decode row of sequences of which only `routed` wake experts of their own."""
+        memory, compute, fixed = self._decode_row(sequences)
+        c, all_woken, woken = self.coefficients, self._row(sequences)[0], self._row(routed)[0]
+        spared, busy = all_woken - woken, self._row(sequences)[2] > 0
+        share = 1.0 if busy else 1.0 + c.token_share * (sequences - 1)
+        return (
+            memory - c.expert_s * spared * share,
+            compute - c.expert_tiles * c.tile_s * spared * busy,
+            fixed - c.host_expert_s * spared,
         )
 
-    def _row(self, tokens: int) -> tuple[float, float, float, float]:
-        """The table's row for so many tokens; the table grows by doubling."""
-        have = len(self._rows)
-        if tokens >= have:
-            new = np.arange(have, max(tokens + 1, 2 * have), dtype=np.float64)
-            columns = token_table(self.coefficients, new)
-            self._rows += zip(*(column.tolist() for column in columns), strict=True)
-        return self._rows[tokens]
-
     def _piece_s(self, piece: _Piece) -> float:
-        memory, compute = piece.weights_s + piece.kv_s, piece.compute_s + piece.waste_s
-        return pass_seconds(memory, compute, piece.fixed_s, self.coefficients.p)
+        return pass_seconds(
+            piece.weights_s + piece.kv_s, piece.compute_s, piece.fixed_s, self.coefficients.p
+        )
+
+    def _beside_s(self, batch: Batch) -> float:
+        """What comes before a pass: drafting, and caches copied from or to host memory."""
+        spent = batch.moved_tokens * host_copy_s(self.deployment) if batch.moved_tokens else 0.0
+        if batch.draft_passes and self._drafter:
+            context = batch.kv_tokens / max(batch.decodes, 1)
+            spent += batch.draft_passes * self._drafter.pass_s(max(batch.decodes, 1), context)
+        return spent
 
     def _pieces(self, batch: Batch) -> Iterator[_Piece]:
         """The runs over the weights that a pass takes: decoding tokens ride with the first.
 
         Each streams the weights again, with the experts that its tokens wake.
         """
-        decodes, ends = batch.decodes, len(batch.chunks)
-        for parts in _cut(batch.chunks, self.deployment.ubatch, decodes):
-            if decodes or parts:
+        first, ends = True, len(batch.chunks)
+        decoding = batch.decodes + batch.verify
+        for parts in _cut(batch.chunks, self.deployment.ubatch, decoding):
+            if parts or (first and decoding):
                 # The last token of each prompt needs the output matrix, once a pass.
-                yield self._piece(batch, decodes, parts, decodes + ends)
-            decodes = ends = 0
+                yield self._piece(batch if first else None, parts, ends if first else 0)
+            first = False
 
-    def _piece(self, batch: Batch, decodes: int, parts: list[Chunk], outputs: int) -> _Piece:
+    def _piece(self, decoders: Batch | None, parts: list[Chunk], ends: int) -> _Piece:
         c, window = self.coefficients, self._window
-        kv = batch.kv_tokens if decodes else 0
-        inside = batch.window_tokens if decodes else 0
-        pairs, window_pairs = float(kv + decodes), float(inside + decodes)
+        decodes = decoders.decodes if decoders else 0
+        verify = decoders.verify if decoders else 0
+        kv = float(decoders.kv_tokens) if decoders else 0.0
+        inside = float(decoders.window_tokens) if decoders else 0.0
+        queries = decodes + verify
+        each = queries / decodes if decodes else 0.0
+        q_pairs, q_window_pairs = kv * each + queries, inside * each + queries
+        pairs = window_pairs = 0.0
         for part in parts:
             pairs += causal_pairs(part.tokens, part.context_tokens)
             kv += part.context_tokens + part.tokens
@@ -151,18 +231,49 @@ class Roofline:
                 window_pairs += windowed_pairs(part.tokens, part.context_tokens, window)
                 inside += min(part.context_tokens, window) + part.tokens
         prompt = sum(part.tokens for part in parts)
-        states = c.state_s * (decodes + len(parts))
-        _, memory, _, fixed = self._row(decodes + prompt)
+        tokens, states = queries + prompt, decodes + len(parts)
+        outputs = queries + ends
+        routed = tokens - (decoders.lockstep if decoders else 0)
+        _, weights, busy, fixed = self._row(tokens)
+        woken = self._row(routed)[0]
+        if routed != tokens:
+            spared = self._row(tokens)[0] - woken
+            weights -= c.expert_s * spared
+            fixed -= c.host_expert_s * spared
+        tiles = woken if c.expert_tiles else self._row(prompt)[0]
+        lost = c.tile_s * tiles if busy else 0.0
         return _Piece(
-            weights_s=memory - c.state_s * (decodes + prompt),
-            kv_s=c.kv_s * kv + c.window_s * inside + states,
-            compute_s=c.body_s * (decodes + prompt)
-            + c.head_s * outputs
+            weights_s=weights,
+            kv_s=c.kv_s * kv + c.window_s * inside + c.state_s * states,
+            compute_s=busy * c.body_s
+            + lost
+            + (outputs * busy / tokens * c.head_s if queries else ends * c.head_s * (busy > 0))
+            + c.query_s * q_pairs
+            + c.query_window_s * q_window_pairs
             + c.pair_s * pairs
             + c.window_pair_s * window_pairs,
-            waste_s=c.tile_s * self._row(prompt)[0],
-            fixed_s=fixed,
+            fixed_s=fixed + (c.several_s if decodes >= 2 else 0.0),
+            woken=woken,
+            cached=kv,
+            inside=inside,
+            states=states,
+            tokens=tokens,
+            outputs=outputs,
+            pairs=pairs + q_pairs,
+            window_pairs=window_pairs + q_window_pairs,
         )
+
+
+def _rows(columns: tuple[Any, ...], n: int) -> list[Any]:
+    """A table's columns, some of them the same for all rows, as n tuples of floats."""
+    return list(zip(*(np.broadcast_to(c, (n,)).tolist() for c in columns), strict=True))
+
+
+def _decode_only(batch: Batch) -> bool:
+    """Nothing but sequences that each get one more token, all routing on their own."""
+    return not (
+        batch.chunks or batch.verify or batch.draft_passes or batch.lockstep or batch.moved_tokens
+    )
 
 
 def _cut(chunks: tuple[Chunk, ...], ubatch: int, decodes: int) -> Iterator[list[Chunk]]:

@@ -1,0 +1,307 @@
+"""The numbers that no data sheet gives, as fitted to published measurements.
+
+Row ids such as `ggspark26` name series of the published measurements that the accuracy page uses.
+Each box was fitted to its own rows (robust least squares on the logarithm of the rate, every model
+weighing the square root of its cells), drawn towards what the boxes have in common; only constants
+that its rows could tell are listed under a box. Left out before any fit: rows marked implausible
+or unstable, builds before 2025 where newer ones exist, lists of minima and maxima, deliberately
+crippled configurations, several boxes, speculative decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """85th percentile of |log(predicted / measured)| over rows of models that a fit never saw."""
+
+    decode_dense: float
+    decode_moe: float
+    several_dense: float
+    """Decoding of several sequences."""
+    several_moe: float
+    prefill_dense: float
+    prefill_moe: float
+
+
+UNKNOWN_BOX = Spread(0.35, 0.45, 0.45, 0.55, 0.70, 0.80)
+"""Assumed where a box has no fit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What rows of one box told."""
+
+    values: Mapping[str, float]
+    spread: Spread
+    source: str
+    status: str = "fitted"
+
+
+_MEAN = "what fitted boxes have in common"
+_METHODOLOGY = "Methodology page, its table of assumptions"
+
+COMMON: Mapping[str, tuple[float, str, str]] = {
+    "bandwidth_efficiency": (0.80, "1", f"{_MEAN}, less what unknown boxes may lack"),
+    "kquant_bandwidth_share": (0.93, "1", _MEAN),
+    "expert_bandwidth_share": (0.93, "1", _MEAN),
+    "expert_16bit_share": (1.0, "1", "no loss outside of Vulkan"),
+    "kv_bandwidth_share": (0.93, "1", _MEAN),
+    "decode_attention_efficiency": (0.30, "1", _MEAN),
+    "latent_attention_efficiency": (0.08, "1", "GLM-4.7-Flash on four boxes"),
+    "attention_efficiency": (0.35, "1", "CUDA and Metal boxes"),
+    "compute_efficiency": (0.35, "1", "middle of the fitted boxes"),
+    "kquant_compute_share": (0.93, "1", _MEAN),
+    "bits8_compute_share": (0.95, "1", _MEAN),
+    "bits16_compute_share": (0.9, "1", _MEAN),
+    "fp4_compute_share": (1.05, "1", _MEAN),
+    "expert_half_tokens": (20.0, "tokens", _MEAN),
+    "overhead_s": (0.8e-3, "s", _MEAN),
+    "layer_s": (1.0e-5, "s", _MEAN),
+    "linear_layer_s": (1.1e-4, "s", _MEAN),
+    "latent_layer_s": (5.0e-5, "s", "GLM-4.7-Flash on four boxes"),
+    "expert_layer_s": (2.0e-5, "s", _MEAN),
+    "batch_layer_s": (6.0e-5, "s", _MEAN),
+    "expert_batch_s": (5.0e-5, "s", _MEAN),
+    "token_share": (0.03, "1", _MEAN),
+    "vector_tokens": (8.0, "tokens", "llama.cpp: MMVQ_MAX_BATCH_SIZE, mul_mat_vec_max_cols"),
+    "tile_tokens": (16.0, "tokens", "matrix kernels of CUDA and ROCm"),
+    "expert_tiles": (0.0, "1", "ggspark25, ggspark26: CUDA takes small tiles"),
+    "graph_tokens": (0.0, "tokens", "no captured graphs"),
+    "kv_copy": (0.0, "1", "caches are read as they are"),
+    "overlap_p": (1.0, "1", "7B Q8_0 on gb10 from 1 to 32 sequences: the terms add"),
+}
+"""name -> value, unit, source: what holds unless something below says otherwise."""
+
+_Values = tuple[dict[str, float], str, str]
+
+OF_RUNTIME: Mapping[str, _Values] = {
+    "llama.cpp": ({}, "fitted", ""),
+    "mlx": (
+        {"vector_tokens": 0.0, "tile_tokens": 1.0, "expert_tiles": 0.0, "overhead_s": 3.0e-3},
+        "assumed",
+        _METHODOLOGY,
+    ),
+    "vllm": (
+        {
+            "vector_tokens": 0.0, "tile_tokens": 1.0, "graph_tokens": 8.0, "linear_layer_s": 5.8e-5,
+            "batch_layer_s": 0.0, "expert_batch_s": 0.0, "expert_layer_s": 6.8e-5,
+            "overhead_s": 2.2e-3, "compute_efficiency": 0.40, "bits16_compute_share": 1.1,
+        },
+        "assumed",
+        "as vLLM on gb10 (dj, jvr); graphs at 1, 2, 4 and multiples of 8 sequences",
+    ),
+    "tensorrt-llm": (
+        {
+            "vector_tokens": 0.0, "tile_tokens": 1.0, "linear_layer_s": 5.8e-5, "layer_s": 0.5e-5,
+            "batch_layer_s": 0.0, "expert_batch_s": 0.0, "overlap_p": 2.5,
+            "compute_efficiency": 0.5,
+        },
+        "assumed",
+        "8B on H100: time hardly grows from 8 to 128 sequences; usual share of peak",
+    ),
+}  # fmt: skip
+"""Family of runtimes -> values, status, source."""
+
+OF_BACKEND: Mapping[str, _Values] = {
+    "cuda": ({"kv_copy": 1.0}, "fitted", "seed1: Gemma 4, GLM-4.7-Flash, Qwen3.6 with q8_0 caches"),
+    "rocm": ({"kv_copy": 1.0}, "assumed", "shares CUDA's kernels"),
+    "vulkan": (
+        {"tile_tokens": 32.0, "expert_tiles": 1.0, "expert_16bit_share": 0.31},
+        "fitted",
+        "lhl25, hogmu, hogss: Strix Halo from 1 to 64 tokens; ky26feb, ky26may: BF16 MoE",
+    ),
+    "metal": (
+        {"tile_tokens": 32.0, "expert_tiles": 1.0, "token_share": 0.178},
+        "fitted",
+        "ggm2u: M2 Ultra, six models from 1 to 32 sequences",
+    ),
+    "sycl": ({"tile_tokens": 32.0, "expert_tiles": 1.0}, "assumed", "as Vulkan"),
+    "cpu": (
+        {
+            "overhead_s": 2.0e-3, "layer_s": 0.0, "linear_layer_s": 0.0, "latent_layer_s": 0.0,
+            "expert_layer_s": 0.0, "batch_layer_s": 0.0, "expert_batch_s": 0.0, "tile_tokens": 1.0,
+            "vector_tokens": 0.0, "compute_efficiency": 0.5, "bandwidth_efficiency": 0.55,
+            "attention_efficiency": 0.5, "decode_attention_efficiency": 0.5,
+        },
+        "assumed",
+        "no kernels start on a CPU; ikcpu-0015: 7950X, 8B Q4_0",
+    ),
+}  # fmt: skip
+"""What a backend of llama.cpp does wherever it runs."""
+
+# fmt: off
+BOXES: Mapping[tuple[str, str, str], Fit] = {
+    ("gb10", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.868, "kquant_bandwidth_share": 0.946,
+        "expert_bandwidth_share": 0.986, "kv_bandwidth_share": 0.837, "overhead_s": 0.94e-3,
+        "linear_layer_s": 1.12e-4, "batch_layer_s": 1.26e-4, "compute_efficiency": 0.320,
+        "kquant_compute_share": 0.951, "fp4_compute_share": 0.923, "bits8_compute_share": 0.76,
+        "attention_efficiency": 0.390, "expert_half_tokens": 16.8, "token_share": 0.0165,
+        "latent_attention_efficiency": 0.0864,
+    }, Spread(0.11, 0.08, 0.23, 0.10, 0.18, 0.21),
+        "ggspark26, gbrep, jethac, prglm, prmmv, seed1, spkmmvq: 351 rows, 12 models, 2026"),
+    ("rdna3.5", "llama.cpp", "vulkan"): Fit({
+        "bandwidth_efficiency": 0.857, "kquant_bandwidth_share": 0.911,
+        "expert_bandwidth_share": 0.918, "kv_bandwidth_share": 0.925, "overhead_s": 0.50e-3,
+        "linear_layer_s": 1.38e-4, "compute_efficiency": 0.252, "kquant_compute_share": 0.90,
+        "bits16_compute_share": 0.439, "fp4_compute_share": 1.06, "bits8_compute_share": 0.993,
+        "attention_efficiency": 0.103, "expert_half_tokens": 26.3, "token_share": 0.0249,
+        "latent_attention_efficiency": 0.0764, "expert_16bit_share": 0.311,
+    }, Spread(0.10, 0.24, 0.20, 0.36, 0.46, 0.42),
+        "ky26feb, ky26may, ky26may12, kycurve, hogb, hogkv, hogmu, hogss, visor: "
+        "497 rows, 32 models, RADV"),
+    ("rdna3.5", "llama.cpp", "rocm"): Fit({
+        "bandwidth_efficiency": 0.848, "kquant_bandwidth_share": 0.802,
+        "expert_bandwidth_share": 0.847, "kv_bandwidth_share": 0.845, "overhead_s": 0.99e-3,
+        "linear_layer_s": 1.51e-4, "compute_efficiency": 0.353, "kquant_compute_share": 0.943,
+        "bits16_compute_share": 1.05, "fp4_compute_share": 0.914, "bits8_compute_share": 0.948,
+        "attention_efficiency": 0.127, "expert_half_tokens": 22.6,
+        "decode_attention_efficiency": 0.218, "latent_attention_efficiency": 0.0964,
+        "expert_16bit_share": 0.726,
+    }, Spread(0.12, 0.21, 0.20, 0.27, 0.45, 0.32),
+        "ky26feb, ky26may, ky26may12, kycurve, bluep, hogb, hogss, strixpar: "
+        "1038 rows, 29 models, ROCm 7"),
+    ("apple", "llama.cpp", "metal"): Fit({
+        "bandwidth_efficiency": 0.824, "overhead_s": 2.84e-3, "linear_layer_s": 1.34e-4,
+        "expert_layer_s": 6.91e-5, "batch_layer_s": 5.5e-5, "compute_efficiency": 0.696,
+        "kquant_compute_share": 0.868, "bits16_compute_share": 0.804, "fp4_compute_share": 1.08,
+        "bits8_compute_share": 0.898, "attention_efficiency": 0.468, "expert_half_tokens": 19.5,
+        "token_share": 0.178, "decode_attention_efficiency": 0.151,
+        "latent_attention_efficiency": 0.0899, "latent_layer_s": 6.6e-5,
+    }, Spread(0.23, 0.28, 0.31, 0.17, 0.33, 0.13),
+        "ggm2u, atomg, cryp, geer2, m2ufa, m3u20b, q38mtp: 328 rows, 16 models"),
+    ("rdna4", "llama.cpp", "rocm"): Fit({
+        "bandwidth_efficiency": 0.943, "overhead_s": 3.72e-3, "compute_efficiency": 0.269,
+        "kquant_compute_share": 0.851, "bits16_compute_share": 1.69, "fp4_compute_share": 0.87,
+        "bits8_compute_share": 0.935, "attention_efficiency": 0.0696, "expert_half_tokens": 52.9,
+    }, Spread(0.21, 0.25, 0.35, 0.45, 0.26, 0.70), "kyr9700, ubsweep: R9700, 104 rows, 9 models"),
+    ("rdna4", "llama.cpp", "vulkan"): Fit({
+        "bandwidth_efficiency": 0.80, "overhead_s": 3.64e-3, "compute_efficiency": 0.170,
+        "kquant_compute_share": 0.694, "bits16_compute_share": 0.754, "fp4_compute_share": 1.07,
+        "bits8_compute_share": 1.07, "attention_efficiency": 0.0410, "expert_half_tokens": 26.8,
+    }, Spread(0.33, 0.36, 0.40, 0.50, 0.38, 0.42), "kyr9700, q38mtp: R9700, 97 rows, 9 models"),
+    ("rdna3", "llama.cpp", "vulkan"): Fit({
+        "bandwidth_efficiency": 0.752, "overhead_s": 1.37e-3, "compute_efficiency": 0.42,
+    }, Spread(0.28, 0.35, 0.40, 0.50, 0.30, 0.45), "pr26284, q38mtp, q38pr, q38swp: RX 7900 XTX"),
+    ("rdna3", "llama.cpp", "rocm"): Fit({
+        "bandwidth_efficiency": 0.805, "compute_efficiency": 0.304,
+    }, Spread(0.30, 0.35, 0.40, 0.40, 0.30, 0.45), "pr18537, ubsweep: RX 7900 XTX, 12 rows"),
+    ("ada", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.87, "overhead_s": 0.80e-3, "expert_batch_s": 1.27e-4,
+        "compute_efficiency": 0.956, "kquant_compute_share": 0.905, "bits16_compute_share": 1.26,
+        "fp4_compute_share": 0.715, "attention_efficiency": 0.41,
+    }, Spread(0.17, 0.10, 0.30, 0.37, 0.40, 0.42),
+        "gbrep, ikoss, q38mtp, scorebd, ubsweep, xj24: GeForce, 107 rows, 7 models"),
+    ("rtx-6000-ada", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.894, "compute_efficiency": 0.288, "kquant_compute_share": 0.784,
+        "bits16_compute_share": 0.951, "fp4_compute_share": 1.05,
+    }, Spread(0.13, 0.20, 0.35, 0.40, 0.36, 0.40), "pr19053, q38mtp, xj24: 31 rows, 6 models"),
+    ("l40s", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.796, "compute_efficiency": 0.265, "bits16_compute_share": 0.572,
+        "attention_efficiency": 0.0748,
+    }, Spread(0.15, 0.40, 0.45, 0.50, 0.53, 0.60), "xj24: Llama 3 in builds of 2024, 24 rows"),
+    ("l4", "llama.cpp", "cuda"): Fit(
+        {"compute_efficiency": 0.288}, UNKNOWN_BOX, "as rtx-6000-ada", "assumed"),
+    ("ampere", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.807, "kquant_bandwidth_share": 0.90, "kv_bandwidth_share": 1.10,
+        "overhead_s": 1.02e-3, "linear_layer_s": 1.20e-4, "expert_batch_s": 7.0e-5,
+        "compute_efficiency": 0.88, "kquant_compute_share": 0.792, "bits16_compute_share": 1.18,
+        "attention_efficiency": 0.502, "expert_half_tokens": 88.4,
+        "decode_attention_efficiency": 0.901, "latent_attention_efficiency": 0.467,
+    }, Spread(0.33, 0.22, 0.37, 0.60, 0.41, 0.80),
+        "club, lot3090, misc, q38mtp, scorebd, ubsweep, xj24: GeForce, 92 rows, 11 models"),
+    ("rtx-a6000", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.828, "compute_efficiency": 0.465, "bits16_compute_share": 1.14,
+        "attention_efficiency": 0.0834,
+    }, Spread(0.15, 0.35, 0.45, 0.60, 0.25, 0.70), "xj24: Llama 3 in builds of 2024, 24 rows"),
+    ("a10", "llama.cpp", "cuda"): Fit(
+        {"compute_efficiency": 0.465}, UNKNOWN_BOX, "as rtx-a6000", "assumed"),
+    ("blackwell", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.87, "overhead_s": 0.70e-3, "linear_layer_s": 7.8e-5,
+        "expert_layer_s": 2.25e-5, "compute_efficiency": 0.95, "kquant_compute_share": 0.944,
+        "expert_half_tokens": 119.0,
+    }, Spread(0.29, 0.32, 0.40, 0.50, 0.60, 0.60),
+        "q38mtp, q38swp, misc7, scorebd: RTX 5090; share of peak as on Ada"),
+    ("rtx-pro-6000-ws", "llama.cpp", "cuda"): Fit({
+        "compute_efficiency": 0.456, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
+    }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.45), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
+    ("rtx-pro-6000-maxq", "llama.cpp", "cuda"): Fit({
+        "compute_efficiency": 0.456, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
+    }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.45), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
+    ("xe2", "llama.cpp", "vulkan"): Fit({
+        "bandwidth_efficiency": 0.778, "overhead_s": 17.7e-3, "compute_efficiency": 0.146,
+        "kquant_compute_share": 0.787, "bits16_compute_share": 0.46, "fp4_compute_share": 1.09,
+        "attention_efficiency": 0.0132, "expert_half_tokens": 62.3, "expert_16bit_share": 1.0,
+    }, Spread(0.55, 0.40, 0.60, 0.60, 0.32, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
+    ("xe2", "llama.cpp", "sycl"): Fit({
+        "bandwidth_efficiency": 0.638, "overhead_s": 6.63e-3, "compute_efficiency": 0.211,
+        "kquant_compute_share": 0.962, "bits16_compute_share": 0.401, "fp4_compute_share": 1.15,
+        "attention_efficiency": 0.0195, "expert_half_tokens": 287.0,
+    }, Spread(1.0, 0.75, 1.0, 0.8, 0.18, 0.35),
+        "kyb70: Arc Pro B70, 44 rows; decoding differs up to fourfold between formats"),
+    ("hopper", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.646, "overhead_s": 2.88e-3, "compute_efficiency": 0.193,
+        "attention_efficiency": 0.0511,
+    }, Spread(0.31, 0.40, 0.40, 0.50, 0.35, 0.50), "xj24: H100 PCIe, Llama 3 in builds of 2024"),
+    ("a100-80", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.583, "overhead_s": 2.43e-3, "compute_efficiency": 0.254,
+        "kquant_compute_share": 1.2, "attention_efficiency": 0.14,
+    }, Spread(0.32, 0.40, 0.45, 0.50, 0.35, 0.50), "xj24: A100, Llama 3 in builds of 2024"),
+    ("a100-40", "llama.cpp", "cuda"): Fit({
+        "bandwidth_efficiency": 0.583, "overhead_s": 2.43e-3, "compute_efficiency": 0.254,
+        "attention_efficiency": 0.14,
+    }, UNKNOWN_BOX, "as a100-80", "assumed"),
+    ("cpu-2core", "llama.cpp", "cpu"): Fit({
+        "bandwidth_efficiency": 0.42, "compute_efficiency": 0.45, "overhead_s": 2.0e-3,
+    }, Spread(0.30, 0.50, 0.40, 0.55, 0.40, 0.70),
+        "SmolLM2-135M Q4_1 on two AVX2 cores, 50 to 70 tok/s"),
+    ("gb10", "vllm", "cuda"): Fit({
+        "bandwidth_efficiency": 0.809, "expert_bandwidth_share": 1.02, "overhead_s": 2.18e-3,
+        "expert_layer_s": 6.8e-5, "compute_efficiency": 0.399, "bits16_compute_share": 1.1,
+        "fp4_compute_share": 1.09, "bits8_compute_share": 0.848, "attention_efficiency": 0.247,
+        "expert_16bit_share": 1.17,
+    }, Spread(0.18, 0.54, 0.46, 0.35, 0.75, 0.70),
+        "dj, jvr: vLLM 0.23 to 0.26, 327 rows, 16 models"),
+    ("ampere", "vllm", "cuda"): Fit({
+        "compute_efficiency": 0.537, "attention_efficiency": 0.25,
+    }, Spread(0.40, 0.50, 0.50, 0.55, 0.35, 0.60), "lot3090: one RTX 3090 at 220 W, 12 rows"),
+}
+# fmt: on
+"""(box or architecture, family of runtimes, backend) -> what its rows told."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildChange:
+    """What older builds of llama.cpp did differently."""
+
+    before: int
+    """The first build that does as today."""
+    backends: tuple[str, ...]
+    factors: Mapping[str, float]
+    source: str
+
+
+BUILD_CHANGES: tuple[BuildChange, ...] = (
+    BuildChange(
+        7200,
+        ("cuda", "rocm", "vulkan", "metal"),
+        {"linear_layer_s": 2.2},
+        "ky25nov: Qwen3-Next at 22 tok/s on Strix Halo; on top of the next change",
+    ),
+    BuildChange(
+        8100,
+        ("cuda", "rocm", "vulkan", "metal"),
+        {"linear_layer_s": 2.1},
+        "ky25dec to ky26feb: Qwen3-Next at 25 to 30 tok/s on Strix Halo",
+    ),
+    BuildChange(
+        7500,
+        ("cuda",),
+        {"fp4_compute_share": 0.82, "expert_batch_s": 3.5},
+        "ggspark25, lhlvs against ggspark26: gpt-oss prompts, and from 1 to 2 sequences",
+    ),
+)
