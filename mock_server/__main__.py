@@ -11,7 +11,8 @@ from pathlib import Path
 
 from headroom_bench.errors import UserError
 from headroom_bench.units import parse_size
-from mock_server.options import MockOptions
+from mock_server.fault_list import faults_table
+from mock_server.options import RUNTIMES, MockOptions
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,6 +29,25 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _options(argv: list[str] | None) -> MockOptions:
+    given = vars(_parser().parse_args(argv))
+    if given.pop("list_faults"):
+        print(faults_table())
+        raise SystemExit(0)
+    key_env = given.pop("api_key_env")
+    key = None
+    if key_env is not None:
+        key = os.environ.get(key_env)
+        if not key:
+            raise UserError(f"--api-key-env: the environment has no {key_env}")
+    given["ctx"] = parse_size(given["ctx"], "--ctx")
+    given["faults"] = tuple(given["faults"])
+    given["ping_s"] = given["ping_s"] or None
+    if given["runtime"] is None:
+        given["runtime"] = RUNTIMES.get(given["dialect"], "llama.cpp")
+    return MockOptions(**given, api_key=key)
+
+
+def _parser() -> argparse.ArgumentParser:
     default = MockOptions()
     parser = argparse.ArgumentParser(
         prog="mock_server",
@@ -35,11 +55,11 @@ def _options(argv: list[str] | None) -> MockOptions:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--dialect", default=default.dialect)
+    add("--dialect", default=default.dialect, help=", ".join(RUNTIMES))
     add("--hardware", default=default.hardware)
     add("--model", default=default.model)
     add("--quant", default=default.quant)
-    add("--runtime", default=default.runtime)
+    add("--runtime", help="the dialect's own, if not given")
     add("--backend", help="what the runtime uses on that hardware, if not given")
     add("--slots", type=int, default=default.slots)
     add("--ctx", default=str(default.ctx), help="tokens of the whole server: 32768, 32Ki, 32k")
@@ -50,21 +70,32 @@ def _options(argv: list[str] | None) -> MockOptions:
     add("--host", default=default.host)
     add("--port", type=int, default=default.port, help="0: any free one")
     add("--journal-file", type=Path, help="stderr, if not given")
+    form = "llamacpp: the form of its journal, and with it the build that is spoken: J4, J6, J8"
+    add("--journal-format", default=default.journal_format, help=form)
     add("--time-scale", type=float, default=default.time_scale, help="times faster than life")
     add("--seed", type=int, default=default.seed)
     add("--alias", help="the model's name in answers")
-    add("--metrics", action="store_true", help="serve /metrics")
+    add("--metrics", action="store_true", help="llamacpp, sglang: serve /metrics")
     add("--api-key-env", metavar="VAR", help="environment variable that holds the API key")
     add("--loading-s", type=float, default=default.loading_s, help="how long the model loads")
-    given = vars(parser.parse_args(argv))
-    key_env = given.pop("api_key_env")
-    key = None
-    if key_env is not None:
-        key = os.environ.get(key_env)
-        if not key:
-            raise UserError(f"--api-key-env: the environment has no {key_env}")
-    given["ctx"] = parse_size(given["ctx"], "--ctx")
-    return MockOptions(**given, api_key=key)
+    add("--reasoning", type=int, default=0, metavar="N", help="tokens of reasoning in each answer")
+    ping = "llamacpp: seconds of silence after which a stream gets a comment; 0: never"
+    add("--ping-s", type=float, default=default.ping_s, help=ping)
+    interval = "vllm: tokens that an event holds, unless the request says"
+    add("--stream-interval", type=int, default=1, metavar="N", help=interval)
+    flag = argparse.BooleanOptionalAction
+    add("--cache-report", action=flag, default=True, help="vllm, sglang: usage tells cached tokens")
+    add(
+        "--request-metrics", action=flag, default=True, help="vllm: usage holds the request's times"
+    )
+    add("--truth-file", type=Path, help="JSON lines of what really happened to each request")
+    fault = "a fault for every request, with its arguments; may be given several times"
+    add("--fault", action="append", default=[], dest="faults", metavar="NAME[:ARG…]", help=fault)
+    add("--list-faults", action="store_true", help="show every fault and the right reading of it")
+    add("--tls-cert", type=Path, help="serve HTTPS with this certificate (PEM)")
+    add("--tls-key", type=Path, help="the certificate's key (PEM)")
+    add("--tls-self-signed", action="store_true", help="serve HTTPS with a throwaway certificate")
+    return parser
 
 
 def _run(options: MockOptions) -> None:
@@ -84,8 +115,8 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 async def _serve(options: MockOptions) -> None:
     from mock_server.app import serve
 
-    def ready(port: int) -> None:
-        print(f"listening on http://{options.host}:{port}", flush=True)
+    def ready(url: str) -> None:
+        print(f"listening on {url}", flush=True)
 
     serving = asyncio.ensure_future(serve(options, ready))
     loop = asyncio.get_running_loop()

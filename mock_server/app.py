@@ -129,9 +129,9 @@ def _deployment(options: MockOptions) -> Deployment:
 
 
 async def serve(
-    options: MockOptions, ready: Callable[[int], None], pricer: Pricer | None = None
+    options: MockOptions, ready: Callable[[str], None], pricer: Pricer | None = None
 ) -> None:
-    """Serve until cancelled; `ready` gets the port once connections are taken.
+    """Serve until cancelled; `ready` gets the URL once connections are taken.
 
     Cancellation closes the server within a second and cuts open streams. Raises `UserError` as
     `make_app` does, and where the address, a file or the certificate cannot be had.
@@ -160,7 +160,7 @@ async def _start(
     runner: web.AppRunner,
     app: web.Application,
     options: MockOptions,
-    ready: Callable[[int], None],
+    ready: Callable[[str], None],
 ) -> None:
     secured = context_of(options)
     try:
@@ -178,4 +178,4 @@ async def _start(
         asyncio.get_running_loop().call_later(wait, log.ready, url)
     else:
         log.ready(url)
-    ready(port)
+    ready(url)

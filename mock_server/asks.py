@@ -14,6 +14,8 @@ from mock_server.refusals import RefusedError
 
 DEFAULT_ANSWER_TOKENS = 256
 """Where no limit is given the mock's model stops by itself after so many."""
+ENDLESS_TOKENS = 1 << 20
+"""Where nothing but the context ends an answer."""
 _LARGEST = 2**53
 
 Message = tuple[str, str]

@@ -38,7 +38,7 @@ class Voice:
         """What goes after the last token, one entry a write."""
         raise NotImplementedError
 
-    def broken(self, message: str) -> bytes:
+    def broken(self, message: str, /) -> bytes:
         """The stream fails."""
         raise NotImplementedError
 
@@ -61,23 +61,23 @@ class Dialect(Protocol):
     done_after_error: bool
     """A failed stream ends with `[DONE]`."""
 
-    def add_to(self, app: web.Application) -> None:
+    def add_to(self, app: web.Application, /) -> None:
         """The dialect's routes."""
         ...
 
-    def headers(self, request: web.Request) -> dict[str, str]:
+    def headers(self, request: web.Request, /) -> dict[str, str]:
         """What every answer carries."""
         ...
 
-    def stream_headers(self, request: web.Request) -> dict[str, str]: ...
+    def stream_headers(self, request: web.Request, /) -> dict[str, str]: ...
 
-    def json_headers(self, request: web.Request) -> dict[str, str]: ...
+    def json_headers(self, request: web.Request, /) -> dict[str, str]: ...
 
     def refusal(self, request: web.Request, why: RefusedError, /) -> tuple[int, Any]:
         """Status, and the JSON of the error."""
         ...
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /) -> Any:
         """The JSON of an error in a stream."""
         ...
 

@@ -59,6 +59,10 @@ class Job:
     admitted_at: float = 0.0
     first_token_at: float = 0.0
     last_token_at: float = 0.0
+    slot_held: int = 0
+    """Tokens of an older request that the slot held."""
+    slot_used_us: int = -1
+    """When the slot was last freed, in microseconds of the server's life."""
     cached: int = 0
     generated: int = 0
     processed: int = 0
@@ -82,6 +86,11 @@ class Job:
     def complete(self) -> bool:
         """The last token has come."""
         return self.generated >= self.answer.tokens
+
+    @property
+    def held_tokens(self) -> int:
+        """Tokens in the slot's memory: the last one generated was never read."""
+        return self.prompt_tokens + max(0, self.generated - 1)
 
     @property
     def read_tokens(self) -> int:

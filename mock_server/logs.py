@@ -30,20 +30,20 @@ class Log:
         self._stream: Lines | None = stream
         self._clock = clock
         self._lines: list[str] = []
-        self._held = False
+        self._holding = False
 
     def hold(self) -> None:
         """Keep lines until `let_go`: what one pass says is written at once, for a write a line
         would make the pass late."""
-        self._held = True
+        self._holding = True
 
     def let_go(self) -> None:
-        self._held = False
+        self._holding = False
         self._flush()
 
     def write(self, line: str) -> None:
         self._lines.append(line + "\n")
-        if not self._held:
+        if not self._holding:
             self._flush()
 
     def _flush(self) -> None:
@@ -70,32 +70,31 @@ class Log:
 
     def stopping(self) -> None: ...
 
-    def tick(self, passes: int, running: int, waiting: int) -> None:
-        """Called each `every_s`, with the passes so far and the requests in and before the box."""
+    def tick(self, running: int, waiting: int, /) -> None:
+        """Called each `every_s`, with the requests in and before the box."""
 
     def passed(self, decoding: int) -> None:
         """A pass gave `decoding` sequences a token each."""
 
-    def answered(self, client: str, method: str, path: str, status: int, took_s: float) -> None:
+    def answered(self, client: str, method: str, path: str, status: int, took_s: float, /) -> None:
         """An HTTP exchange is over. `took_s` is life time."""
 
     # --- one request --------------------------------------------------------------------------
 
-    def seated(self, job: Job, held_before: int, last_used_us: int) -> None:
-        """`job` was given a slot, which held `held_before` tokens of an older request."""
+    def seated(self, job: Job, /) -> None:
+        """`job` was given a slot."""
 
-    def reading(self, job: Job, held: int, spent_s: float) -> None:
-        """A long prompt's progress: `held` tokens in the slot, `job.processed` of them read in
-        `spent_s`."""
+    def reading(self, job: Job, spent_s: float, /) -> None:
+        """A long prompt's progress: `job.processed` tokens were read in `spent_s`."""
 
-    def sampled(self, job: Job, tok_s: float, tok_s_recent: float) -> None:
+    def sampled(self, job: Job, tok_s: float, tok_s_recent: float, /) -> None:
         """A long answer's progress."""
 
-    def done(self, job: Job, graphs_reused: int) -> None:
+    def done(self, job: Job, graphs_reused: int, /) -> None:
         """The answer is complete."""
 
-    def released(self, job: Job, held: int) -> None:
-        """The slot is free again, with `held` tokens left in it."""
+    def released(self, job: Job, /) -> None:
+        """The slot is free again, with `job.held_tokens` left in it."""
 
     def cancelled(self, job: Job) -> None:
         """The asker hung up."""

@@ -7,6 +7,15 @@ from pathlib import Path
 
 from headroom_bench.box import context_per_slot
 
+RUNTIMES = {
+    "llamacpp": "llama.cpp",
+    "vllm": "vllm",
+    "ollama": "ollama",
+    "sglang": "sglang",
+    "mlx": "mlx",
+    "openai": "llama.cpp",
+}
+"""Each dialect, and the runtime that speaks it."""
 MAX_BODY_BYTES = 32 << 20
 """Longest request body."""
 
@@ -53,6 +62,10 @@ class MockOptions:
     """llamacpp: silence after which a stream gets a comment; None: never."""
     stream_interval: int = 1
     """vllm: tokens an event holds, unless the request says."""
+    cache_report: bool = True
+    """vllm, sglang: usage says how many prompt tokens were cached."""
+    request_metrics: bool = True
+    """vllm: the usage event holds the request's own times."""
     truth_file: Path | None = None
     faults: tuple[str, ...] = ()
     """`NAME[:ARGUMENT…]`, for every request."""

@@ -192,7 +192,8 @@ class Service:
             assert slot is not None
         job.slot = slot
         seat = self._seats[slot]
-        self.log.seated(job, seat.held_tokens, seat.last_used_us)
+        job.slot_held, job.slot_used_us = seat.held_tokens, seat.last_used_us
+        self.log.seated(job)
         if not job.gone:
             job.reply.admitted(job)
         self._watch_later()
@@ -210,8 +211,8 @@ class Service:
         totals.prompt_s += job.prompt_s
         totals.generated_tokens += job.generated
         totals.generation_s += job.decode_s
-        totals.longest_tokens = max(totals.longest_tokens, job.prompt_tokens + job.generated - 1)
-        self._release(job, job.prompt_tokens + job.generated - 1, "done")
+        totals.longest_tokens = max(totals.longest_tokens, job.held_tokens)
+        self._release(job, "done")
         if not job.gone:
             job.reply.finished(job)
 
@@ -227,12 +228,12 @@ class Service:
         if served.slot is None:
             self._drop(job, "cancelled")
         else:
-            self._release(job, job.prompt_tokens + max(0, job.generated - 1), "cancelled")
+            self._release(job, "cancelled")
 
-    def _release(self, job: Job, held_tokens: int, outcome: Outcome) -> None:
-        self.log.released(job, held_tokens)
+    def _release(self, job: Job, outcome: Outcome) -> None:
+        self.log.released(job)
         seat = self._seats[job.slot]
-        seat.held_tokens = held_tokens
+        seat.held_tokens = job.held_tokens
         seat.last_used_us = int(self.wall.life_s() * 1e6)
         self._drop(job, outcome)
 
@@ -270,7 +271,7 @@ class Service:
             job.processed = view.processed_tokens
             if job.processed and now - max(job.admitted_at, job.sampled_at) >= SAMPLE_S:
                 job.sampled_at = now
-                self.log.reading(job, view.held_tokens, now - job.admitted_at)
+                self.log.reading(job, now - job.admitted_at)
         self._watch_later()
 
     def _watch_later(self) -> None:
@@ -289,7 +290,7 @@ class Service:
 
     def _tick_later(self, every_s: float) -> None:
         def tick() -> None:
-            self.log.tick(self.box.usage.passes, self.running, self.waiting)
+            self.log.tick(self.running, self.waiting)
             self._tick_later(every_s)
 
         wait = every_s / self._time_scale

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mock_server import asks
-from mock_server.asks import DEFAULT_ANSWER_TOKENS, Ask
+from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
 
 
 def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
@@ -18,14 +18,16 @@ def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
     each_timed = asks.flag(body, "timings_per_token")
     settings = _settings(body, limit, stop, stream, each_timed)
     functions, wanted = asks.offered_functions(body) if tools else ((), None)
+    endless = settings["ignore_eos"]
+    free = ENDLESS_TOKENS if endless else DEFAULT_ANSWER_TOKENS
     return Ask(
-        tokens=limit if limit >= 0 else DEFAULT_ANSWER_TOKENS,
-        limited=limit >= 0,
+        tokens=limit if limit >= 0 else free,
+        limited=limit >= 0 or endless,
         stop=stop,
         stream=stream,
         include_usage=asks.flag(asks.table(body, "stream_options"), "include_usage"),
         thinking=_thinking(body),
-        functions=() if settings["ignore_eos"] else functions,
+        functions=() if endless else functions,
         wanted_function=wanted,
         draw=asks.draw_of(body, name),
         cache_prompt=asks.flag(body, "cache_prompt", True),

@@ -13,7 +13,7 @@ class Build:
 
     info: str
     journal: str
-    log_prefix: bool
+    prefix_shown: bool
     """Lines start with the time since the process began, and a level."""
     rate_over_all: bool
     """Rates divide by n tokens; since b10230 by n - 1, for the first one comes with the prompt."""

@@ -28,6 +28,7 @@ class LlamaCppLog(Log):
     ) -> None:
         super().__init__(lines, clock)
         self._build = build
+        self._old = build.journal == "J4"
         self._model_file = model_file
         self._slots = slots
         self._ctx = ctx_per_slot
@@ -35,7 +36,7 @@ class LlamaCppLog(Log):
     # --- the server ---------------------------------------------------------------------------
 
     def starting(self) -> None:
-        if self._build.log_prefix:
+        if not self._old:
             self._server("I", "init", "initializing ...")
             self._server("I", "init", f"build_info: {self._build.info}")
             self._server("I", "init", "loading model")
@@ -45,7 +46,7 @@ class LlamaCppLog(Log):
         self._server("I", "load_model", f"loading model '{self._model_file}'")
 
     def ready(self, url: str) -> None:
-        if not self._build.log_prefix:
+        if self._old:
             self._server("I", "load_model", f"initializing slots, n_slots = {self._slots}")
             for slot in range(self._slots):
                 self._slot("load_model", slot, -1, f"new slot, n_ctx = {self._ctx}")
@@ -65,19 +66,19 @@ class LlamaCppLog(Log):
 
     # --- one task -----------------------------------------------------------------------------
 
-    def seated(self, job: Job, held_before: int, last_used_us: int) -> None:
+    def seated(self, job: Job) -> None:
         whole = job.cached == job.prompt_tokens - 1 and job.cached > 0
         shared = job.cached + whole
         if shared > 0.1 * job.prompt_tokens:
-            kept = min(1.0, shared / max(1, held_before))
+            kept = min(1.0, shared / max(1, job.slot_held))
             alike = f"{self._build.similarity_name} = {shared / job.prompt_tokens:.3f}"
             chosen = f"LCP similarity, {alike} (> 0.100 thold), f_keep = {kept:.3f}"
         else:
-            chosen = f"LRU, t_last = {last_used_us}"
+            chosen = f"LRU, t_last = {job.slot_used_us}"
         self._slot("get_availabl", job.slot, -1, f"selected slot by {chosen}")
-        child = ", is_child = 0" if self._build.log_prefix else ""
+        child = ", is_child = 0" if not self._old else ""
         self._slot("launch_slot_", job.slot, job.task, f"processing task{child}")
-        if not self._build.log_prefix:
+        if self._old:
             new = f"new prompt, n_ctx_slot = {self._ctx}, n_keep = 0"
             self._updated(job, f"{new}, task.n_tokens = {job.prompt_tokens}")
         if whole:
@@ -85,13 +86,14 @@ class LlamaCppLog(Log):
             told = f"need to evaluate at least 1 token for each active slot ({counts})"
             self._updated(job, told, "W")
             self._updated(job, f"n_past was set to {job.prompt_tokens - 1}", "W")
-        if not self._build.log_prefix:
+        if self._old:
             told = f"n_tokens = {job.cached}, memory_seq_rm [{job.cached}, end)"
             self._updated(job, told)
 
-    def reading(self, job: Job, held: int, spent_s: float) -> None:
+    def reading(self, job: Job, spent_s: float) -> None:
+        held = job.cached + job.processed
         progress = held / job.prompt_tokens
-        if not self._build.log_prefix:
+        if self._old:
             told = f"n_tokens = {held}, batch.n_tokens = {job.processed}, progress = {progress:.6f}"
             self._updated(job, f"prompt processing progress, {told}")
             return
@@ -117,7 +119,7 @@ class LlamaCppLog(Log):
             f"({_rates(t.predicted_per_token_ms, t.predicted_per_second)})",
             f"      total time = {_cost(t.prompt_ms + t.predicted_ms, t.prompt_n + t.predicted_n)}",
         ]
-        if not self._build.log_prefix:
+        if self._old:
             self._slot("print_timing", job.slot, job.task, "")
             for line in lines:
                 self.write(line)
@@ -125,8 +127,8 @@ class LlamaCppLog(Log):
         for line in [*lines, f"   graphs reused = {graphs_reused:10d}"]:
             self._slot("print_timing", job.slot, job.task, line)
 
-    def released(self, job: Job, held: int) -> None:
-        text = f"stop processing: n_tokens = {held}, truncated = {int(job.truncated)}"
+    def released(self, job: Job) -> None:
+        text = f"stop processing: n_tokens = {job.held_tokens}, truncated = {int(job.truncated)}"
         self._slot("release", job.slot, job.task, text)
 
     def cancelled(self, job: Job) -> None:
@@ -148,7 +150,7 @@ class LlamaCppLog(Log):
         self._prefixed(level, f"srv  {function:>12}: {text}")
 
     def _prefixed(self, level: str, text: str) -> None:
-        prefix = f"{stamp(self._clock())} {level} " if self._build.log_prefix else ""
+        prefix = f"{stamp(self._clock())} {level} " if self._build.prefix_shown else ""
         self.write(prefix + text)
 
 

@@ -42,13 +42,13 @@ async def running(
 ) -> AsyncIterator[str]:
     """A mock server in this loop; gives its URL."""
     given = MockOptions(journal_file=journal or Path("/dev/null"), **options)
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    serving = asyncio.ensure_future(serve(given, port.set_result, pricer or Flat()))
-    await asyncio.wait((port, serving), return_when=asyncio.FIRST_COMPLETED)
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.ensure_future(serve(given, url.set_result, pricer or Flat()))
+    await asyncio.wait((url, serving), return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()
     try:
-        yield f"http://127.0.0.1:{port.result()}"
+        yield url.result()
     finally:
         serving.cancel()
         await asyncio.wait((serving,))

@@ -1,0 +1,132 @@
+"""The dialect of mlx_lm.server (0.32.0, as read in its source)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from mock_server.answers import Piece
+from mock_server.asks import Ask
+from mock_server.dialect import dumps
+from mock_server.dialects.openai import OpenAi
+from mock_server.dialects.openai_events import ChatVoice, CompletionVoice, finish_reason
+from mock_server.jobs import Job
+from mock_server.logs import Lines, Log
+from mock_server.options import MockOptions
+from mock_server.refusals import RefusedError
+
+
+class MlxChat(ChatVoice):
+    """The role stands in every delta, a tool call comes whole, and progress is told in comments."""
+
+    thought_key = "reasoning"
+    fingerprint = "0.32.0-mock"
+    usage_object = "chat.completion"
+
+    def progress(self, job: Job, processed: int, /) -> bytes:
+        return f": keepalive {processed}/{job.prompt_tokens}\n\n".encode()
+
+    def broken(self, _: str) -> bytes:
+        return b""  # the connection is cut
+
+    def tokens(self, job: Job, new: int, /) -> bytes:
+        said = (self._said(job, piece) for piece in job.newest(new))
+        return b"".join(self._chunk(delta) for delta in said if delta)
+
+    def _said(self, job: Job, piece: Piece) -> bytes:
+        return b"" if piece.channel == "tool" else super()._said(job, piece)
+
+    def _content(self, text: bytes) -> bytes:
+        return b'{"role":"assistant","content":%b}' % text
+
+    def _thought(self, text: bytes) -> bytes:
+        return b'{"role":"assistant","reasoning":%b}' % text
+
+    def _finish(self, job: Job) -> bytes:
+        delta: dict[str, Any] = {"role": "assistant", "content": ""}
+        if job.answer.ended == "tool":
+            delta["tool_calls"] = [self._whole_call(job) | {"index": 0}]
+        return self._chunk(dumps(delta), dumps(finish_reason(job)))
+
+    def _choice(self, delta: bytes, finish: bytes) -> bytes:
+        return b'{"index":0,"finish_reason":%b,"delta":%b}' % (finish, delta)
+
+    def _usage(self, job: Job) -> dict[str, Any]:
+        told = super()._usage(job)
+        del told["completion_tokens_details"]
+        return told
+
+
+class MlxCompletion(CompletionVoice):
+    """`/v1/completions`, with the same comments."""
+
+    def progress(self, job: Job, processed: int, /) -> bytes:
+        return f": keepalive {processed}/{job.prompt_tokens}\n\n".encode()
+
+
+class Mlx(OpenAi):
+    """The routes of one mlx_lm.server, which answers as HTTP/1.0 does."""
+
+    name = "mlx"
+    owner = "mlx"
+    old_http = True
+    done_after_error = False
+    open_paths: tuple[str, ...] = ("/health",)
+    default_tokens = 512
+    chat_voice = MlxChat
+    completion_voice = MlxCompletion
+
+    def add_to(self, app: web.Application) -> None:
+        super().add_to(app)
+        app.router.add_get("/health", self._health)
+
+    def headers(self, _: web.Request) -> dict[str, str]:
+        return {"Server": "BaseHTTP/0.6 Python/3.11.7", "Access-Control-Allow-Origin": "*"}
+
+    def stream_headers(self, request: web.Request) -> dict[str, str]:
+        more = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        return self.headers(request) | more
+
+    def refusal(self, request: web.Request, why: RefusedError, /) -> tuple[int, Any]:
+        status, told = super().refusal(request, why)
+        if why.reason in ("too_long", "failed") and "status" not in why.told:
+            status = 404  # whatever goes wrong in the generator before the headers
+        return status, {"error": told["error"]["message"]}
+
+    def stream_error(self, message: str) -> Any:
+        return {"error": message}
+
+    def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:
+        ask = super().asked(body, name, tools=tools)
+        return replace(ask, progress=ask.stream)
+
+    def log(self, lines: Lines, clock: Callable[[], float], _: MockOptions, /) -> Log:
+        return MlxLog(lines, clock)
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        return self._front.json(request, {"status": "ok"})
+
+
+class MlxLog(Log):
+    """Progress of prompts, and an access line a request."""
+
+    def ready(self, url: str) -> None:
+        self._say(f"Starting httpd at {url.removeprefix('http://')}...")
+
+    def seated(self, job: Job) -> None:
+        self._say(f"Prompt processing progress: {job.cached}/{job.prompt_tokens}")
+
+    def reading(self, job: Job, _: float) -> None:
+        held = job.cached + job.processed
+        self._say(f"Prompt processing progress: {held}/{job.prompt_tokens}")
+
+    def answered(self, client: str, method: str, path: str, status: int, _: float) -> None:
+        when = time.strftime("%d/%b/%Y %H:%M:%S")
+        self.write(f'{client} - - [{when}] "{method} {path} HTTP/1.1" {status} -')
+
+    def _say(self, text: str) -> None:
+        self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')},000 - INFO - {text}")

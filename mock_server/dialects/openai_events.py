@@ -1,0 +1,188 @@
+"""OpenAI's events, with the places where servers that copy them differ."""
+
+from __future__ import annotations
+
+from json.encoder import encode_basestring_ascii
+from typing import Any, ClassVar
+
+from mock_server.answers import Piece
+from mock_server.asks import Ask
+from mock_server.dialect import DONE, Voice, dumps, event
+from mock_server.front import Front
+from mock_server.jobs import Job
+
+
+def finish_reason(job: Job) -> str:
+    if job.truncated or job.answer.ended == "limit":
+        return "length"
+    return "tool_calls" if job.answer.ended == "tool" else "stop"
+
+
+def usage(job: Job) -> dict[str, Any]:
+    """Three counts, in OpenAI's order."""
+    return {
+        "prompt_tokens": job.prompt_tokens,
+        "completion_tokens": job.generated,
+        "total_tokens": job.prompt_tokens + job.generated,
+    }
+
+
+class ChatVoice(Voice):
+    """`/v1/chat/completions`: role, tokens, finish, usage, `[DONE]`, each an event of its own."""
+
+    role_delta: ClassVar[dict[str, Any]] = {"role": "assistant", "content": "", "refusal": None}
+    thought_key: ClassVar[str] = "reasoning_content"
+    fingerprint: ClassVar[str | None] = "fp_mock"
+    usage_object: ClassVar[str] = "chat.completion.chunk"
+
+    def __init__(self, front: Front, ask: Ask, name: str) -> None:
+        self._front = front
+        self._ask = ask
+        self._id = name
+        self._begun = False
+        self._called = False
+        self._created = int(front.service.unix_s)
+        head = {"id": name, "object": "chat.completion.chunk", "created": self._created}
+        head["model"] = front.model
+        self._head = b"data: " + dumps(head)[:-1] + b',"choices":['
+        more = {} if self.fingerprint is None else {"system_fingerprint": self.fingerprint}
+        nothing = {"usage": None} if ask.include_usage else {}
+        rest = dumps(more | nothing)[1:-1]
+        self._tail = b"]" + (b"," + rest if rest else b"") + b"}\n\n"
+
+    # --- events -------------------------------------------------------------------------------
+
+    def tokens(self, job: Job, new: int, /) -> bytes:
+        told = b""
+        if not self._begun:
+            self._begun = True
+            told = self._chunk(dumps(self.role_delta))
+        for piece in job.newest(new):
+            said = self._said(job, piece)
+            if said:
+                told += self._chunk(said)
+        return told
+
+    def ending(self, job: Job, /) -> list[bytes]:
+        told = [self._finish(job)]
+        if self._ask.include_usage:
+            told.append(event(self._usage_event(job)))
+        return [*told, DONE]
+
+    def broken(self, message: str) -> bytes:
+        return event(self._front.dialect.stream_error(message)) + DONE
+
+    def _finish(self, job: Job) -> bytes:
+        return self._chunk(b"{}", dumps(finish_reason(job)))
+
+    def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
+        return self._head + self._choice(delta, finish) + self._tail
+
+    def _choice(self, delta: bytes, finish: bytes) -> bytes:
+        return b'{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b}' % (delta, finish)
+
+    def _said(self, job: Job, piece: Piece) -> bytes:
+        """A token's delta; empty where it shows nothing."""
+        if not piece.text:
+            return b""
+        if piece.channel == "tool":
+            return dumps({"tool_calls": [self._call(job, piece.text)]})
+        text = encode_basestring_ascii(piece.text).encode()
+        if piece.channel == "reasoning":
+            return self._thought(text)
+        return self._content(text)
+
+    def _content(self, text: bytes) -> bytes:
+        """`text` is a JSON string."""
+        return b'{"content":%b}' % text
+
+    def _thought(self, text: bytes) -> bytes:
+        return b'{"%b":%b}' % (self.thought_key.encode(), text)
+
+    def _call(self, job: Job, arguments: str) -> dict[str, Any]:
+        """The next piece of a call; the first one also says which function."""
+        if self._called:
+            return {"index": 0, "function": {"arguments": arguments}}
+        self._called = True
+        assert job.answer.call is not None
+        function = {"name": job.answer.call.name, "arguments": arguments}
+        return {"index": 0, "id": self._call_id(), "type": "function", "function": function}
+
+    def _call_id(self) -> str:
+        return f"call_{self._id[-24:]}"
+
+    def _usage_event(self, job: Job) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": self._id, "object": self.usage_object}
+        told |= {"created": self._created, "model": self._front.model, "choices": []}
+        if self.fingerprint is not None:
+            told["system_fingerprint"] = self.fingerprint
+        return told | {"usage": self._usage(job)}
+
+    def _usage(self, job: Job) -> dict[str, Any]:
+        return usage(job) | {
+            "prompt_tokens_details": {"cached_tokens": job.cached},
+            "completion_tokens_details": {"reasoning_tokens": job.answer.thought_tokens},
+        }
+
+    # --- in one piece -------------------------------------------------------------------------
+
+    def whole(self, job: Job, /) -> bytes:
+        choice = {"index": 0, "message": self._message(job), "logprobs": None}
+        choice["finish_reason"] = finish_reason(job)
+        told: dict[str, Any] = {"id": self._id, "object": "chat.completion"}
+        told |= {"created": self._created, "model": self._front.model, "choices": [choice]}
+        told["usage"] = self._usage(job)
+        if self.fingerprint is not None:
+            told["system_fingerprint"] = self.fingerprint
+        return dumps(told)
+
+    def _message(self, job: Job) -> dict[str, Any]:
+        answer = job.answer
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+        if answer.thought:
+            message[self.thought_key] = answer.thought
+        if answer.call is not None:
+            message |= {"content": None, "tool_calls": [self._whole_call(job)]}
+        return message
+
+    def _whole_call(self, job: Job) -> dict[str, Any]:
+        assert job.answer.call is not None
+        function = {"name": job.answer.call.name, "arguments": job.answer.arguments}
+        return {"id": self._call_id(), "type": "function", "function": function}
+
+
+class CompletionVoice(Voice):
+    """`/v1/completions`."""
+
+    def __init__(self, front: Front, ask: Ask, name: str) -> None:
+        self._front = front
+        self._ask = ask
+        self._id = name
+        self._created = int(front.service.unix_s)
+
+    def tokens(self, job: Job, new: int, /) -> bytes:
+        return b"".join(
+            event(self._chunk(piece.text, None)) for piece in job.newest(new) if piece.text
+        )
+
+    def ending(self, job: Job, /) -> list[bytes]:
+        told = [event(self._chunk("", finish_reason(job)))]
+        if self._ask.include_usage:
+            told.append(event(self._chunk(None, None) | {"usage": usage(job)}))
+        return [*told, DONE]
+
+    def broken(self, message: str) -> bytes:
+        return event(self._front.dialect.stream_error(message)) + DONE
+
+    def whole(self, job: Job, /) -> bytes:
+        return dumps(self._chunk(job.answer.text, finish_reason(job)) | {"usage": usage(job)})
+
+    def _chunk(self, text: str | None, reason: str | None) -> dict[str, Any]:
+        choice = {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
+        return {
+            "id": self._id,
+            "object": "text_completion",
+            "created": self._created,
+            "model": self._front.model,
+            "choices": [] if text is None else [choice],
+        }
