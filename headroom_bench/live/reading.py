@@ -24,7 +24,8 @@ class Reading:
     token_events: list[tuple[int, Channel]] = field(default_factory=list)
     """Stamp and channel of every event that carried a token."""
     token_counts: list[int | None] = field(default_factory=list)
-    """Tokens generated up to each of them, as the server says (None: it does not)."""
+    """Tokens generated up to each of them, as the server says; None where it does not, or where
+    nobody needs it: those between the first and the last may be left out."""
     content: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
@@ -41,14 +42,6 @@ class Reading:
     def text(self) -> str:
         return "".join(self.content)
 
-    @property
-    def first_token_ns(self) -> int:
-        return self.token_events[0][0] if self.token_events else 0
-
-    @property
-    def last_token_ns(self) -> int:
-        return self.token_events[-1][0] if self.token_events else 0
-
 
 def read_stream(exchange: Exchange) -> Iterator[Reading]:
     """Parses an exchange, yielding the growing reading after every event, so that the caller can
@@ -62,15 +55,85 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         _read_plain(reading, exchange, kind)
         yield reading
         return
-    for event in stream_events(exchange.chunks):
-        if event.data == b"[DONE]":
+    alike = _Alike()
+    for stamp_ns, name, data in stream_events(exchange.chunks):
+        if data == b"[DONE]":
             reading.done_mark = True
             continue
-        if not event.data:
+        if not data:
             continue
         reading.events += 1
-        _read_event(reading, event.stamp_ns, event.name, event.data)
+        if not name and (text := alike.content_of(data)):
+            _add_content(reading, stamp_ns, text)
+            yield reading
+            continue
+        before = len(reading.content)
+        _read_event(reading, stamp_ns, name, data)
+        if len(reading.content) == before + 1:
+            alike.learn(data, reading.content[-1])
         yield reading
+    _count_last(reading, alike)
+
+
+class _Alike:
+    """Reads events that differ from an earlier one in their text only, without parsing the rest.
+
+    Nearly every event of a stream is one: the same JSON before the text, an end that says nothing
+    new after it. Of running counts only the first and last are needed, so theirs are parsed.
+    """
+
+    __slots__ = ("_prefix", "last")
+
+    def __init__(self) -> None:
+        self._prefix = b""
+        self.last = b""
+        """The latest event that was read this way."""
+
+    def learn(self, data: bytes, text: str) -> None:
+        """Takes a parsed event whose only news was `text` as the pattern."""
+        start = data.find(_CONTENT)
+        mark = start + len(_CONTENT)
+        if start >= 0 and data.startswith(json.dumps(text, ensure_ascii=False).encode()[1:], mark):
+            self._prefix = data[:mark]
+
+    def content_of(self, data: bytes) -> str | None:
+        """The text of an event like the pattern; None for any other, and for an empty text."""
+        prefix = self._prefix
+        if not prefix or not data.startswith(prefix):
+            return None
+        start = len(prefix)
+        end = data.find(b'"', start)
+        text = data[start:end]
+        if end <= start or b"\\" in text or not _says_nothing_more(data, end):
+            return None
+        self.last = data
+        return text.decode("utf-8", "replace")
+
+
+_CONTENT = b'"delta":{"content":"'
+
+
+def _says_nothing_more(data: bytes, end: int) -> bool:
+    """Whether what follows the text closes the delta, and holds no reason to finish nor usage."""
+    return (
+        data[end : end + 2] == b'"}'
+        and data.find(b'"finish_reason":"', end) < 0
+        and data.find(b'"error"', end) < 0
+    )
+
+
+def _add_content(reading: Reading, stamp_ns: int, text: str) -> None:
+    reading.content.append(text)
+    reading.token_events.append((stamp_ns, "content"))
+    reading.token_counts.append(None)
+
+
+def _count_last(reading: Reading, alike: _Alike) -> None:
+    """Looks up the running count of the last token event, where it was not parsed."""
+    if reading.token_counts and reading.token_counts[-1] is None and alike.last:
+        parsed = _json(alike.last)
+        if isinstance(parsed, dict):
+            reading.token_counts[-1] = _generated_so_far(parsed)
 
 
 def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:

@@ -7,63 +7,110 @@ skipped; several `data` lines make one event. An event's stamp is that of the pi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
+class StreamEvent(NamedTuple):
     stamp_ns: int
     name: str
     """The `event` field, or `error` for the nonstandard `error:` line of older llama.cpp."""
     data: bytes
 
 
-def stamped_lines(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Lines without their ends, each with the stamp of the piece that completed it.
+class _Lines:
+    """Cuts pieces into lines without their ends, whatever these are and wherever pieces end."""
 
-    An unfinished last line is yielded too, with the last stamp.
-    """
-    rest, after_cr, stamp_ns, begun = b"", False, 0, False
-    for stamp_ns, original in pieces:
+    __slots__ = ("_after_cr", "_begun", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._after_cr = False
+        self._begun = False
+
+    @property
+    def at_start(self) -> bool:
+        """Whether the next byte begins a line."""
+        return not self._rest and not self._after_cr
+
+    def feed(self, original: bytes) -> list[bytes]:
+        """The lines that this piece completes."""
         piece = original
-        if after_cr and piece.startswith(b"\n"):  # a CR LF cut in two
+        if self._after_cr and piece.startswith(b"\n"):  # a CR LF cut in two
             piece = piece[1:]
-        after_cr = original.endswith(b"\r")
+        self._after_cr = original.endswith(b"\r")
         if b"\r" in piece:
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in piece:
-            rest += piece
-            continue
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            yield stamp_ns, line if begun else line.removeprefix(_BOM)
-            begun = True
-    if rest:
-        yield stamp_ns, rest if begun else rest.removeprefix(_BOM)
+            self._rest += piece
+            return []
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """An unfinished last line."""
+        rest = self._rest if self._begun else self._rest.removeprefix(_BOM)
+        return [rest] if rest else []
 
 
 def stream_events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[StreamEvent]:
-    """The events of a body. An event that the body's end cut off before its blank line counts:
-    what matters is what the server said, and a cut JSON text is told apart when it is parsed."""
-    data: list[bytes] = []
-    name = ""
+    """The events of a body, given as pieces with the stamps of their arrival.
+
+    An event that the body's end cut off before its blank line counts too: what matters is what the
+    server said, and a cut JSON text is told apart when it is parsed.
+    """
+    lines, event = _Lines(), _Pending()
     stamp_ns = 0
-    for stamp_ns, line in stamped_lines(pieces):
-        if not line:
-            if data:
-                yield StreamEvent(stamp_ns, name, b"\n".join(data))
-            data, name = [], ""
+    for stamp_ns, piece in pieces:
+        # Nearly every piece is one plain event, and need not be cut.
+        if _is_plain(piece) and lines.at_start and event.empty:
+            yield StreamEvent(stamp_ns, "", piece[6:-2])
             continue
+        for line in lines.feed(piece):
+            if ready := event.add(line):
+                yield StreamEvent(stamp_ns, *ready)
+    for line in [*lines.finish(), b""]:
+        if ready := event.add(line):
+            yield StreamEvent(stamp_ns, *ready)
+
+
+def _is_plain(piece: bytes) -> bool:
+    end = len(piece) - 2
+    if piece[:6] != b"data: " or piece.find(b"\n") != end or piece[end:] != b"\n\n":
+        return False
+    return b"\r" not in piece
+
+
+class _Pending:
+    """The event whose lines are coming in."""
+
+    __slots__ = ("data", "name")
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+        self.name = ""
+
+    @property
+    def empty(self) -> bool:
+        return not self.data and not self.name
+
+    def add(self, line: bytes) -> tuple[str, bytes] | None:
+        """Takes a line; a blank one ends the event, and its name and data are given back."""
+        if not line:
+            ready = (self.name, b"\n".join(self.data)) if self.data else None
+            self.data, self.name = [], ""
+            return ready
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            data.append(value)
+            self.data.append(value)
         elif field == b"event":
-            name = value.decode("utf-8", "replace")
+            self.name = value.decode("utf-8", "replace")
         elif field == b"error":
-            name = "error"
-            data.append(value)
-    if data:
-        yield StreamEvent(stamp_ns, name, b"\n".join(data))
+            self.name = "error"
+            self.data.append(value)
+        return None

@@ -182,6 +182,7 @@ class LiveWorld:
             user=request.user,
             turn=request.turn,
             round=request.round,
+            turn_rounds=request.rounds,
             target=self._asking.target,
             model=self._asking.model,
             started_at_s=started_at_s,

@@ -1,0 +1,336 @@
+"""What our client costs and how late it is, beside two ordinary ones, in one run.
+
+A paced server on one core stamps every write on the monotonic clock that both processes share;
+clients take turns on the other core. Prints, for each client and number of streams, CPU time per
+event (all that a record needs, parsing included), and how far TTFT and event gaps are from the
+truth.
+
+    python benchmarks/client.py [--streams 500] [--rate 50] [--seconds 6] [--clients ours,aiohttp]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import heapq
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from typing import Any
+
+import aiohttp
+import httpx
+import uvloop
+
+from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, common_words
+from headroom_bench.crowd.world import Request
+from headroom_bench.live.clock import RunClock
+from headroom_bench.live.lag import LagWatch
+from headroom_bench.live.renderer import Renderer
+from headroom_bench.live.wire import Origin, Wire
+from headroom_bench.live.world import Asking, LiveWorld
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.run_folder import compact_json
+from headroom_bench.segments import Segment
+
+Stamps = dict[str, list[int]]
+"""Stream id to stamps (ns): the request's sending or arrival first, then each event."""
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def sse(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    choices = [{"finish_reason": finish, "index": 0, "delta": delta}]
+    body = {"choices": choices, "created": 1796052974, "id": "chatcmpl-EBALCmPxYZISQHKUEJiBCUSr",
+            "model": "model.gguf", "object": "chat.completion.chunk", **more}  # fmt: skip
+    return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
+
+
+# --- the paced server ---------------------------------------------------------------------------
+
+
+class Paced(asyncio.Protocol):
+    """Streams events at a fixed pace, each connection at its own phase."""
+
+    EVENT = chunk(sse({"content": " word"}))
+
+    def __init__(self, pacer: Pacer) -> None:
+        self.pacer = pacer
+        self.transport: asyncio.Transport | None = None
+        self.left = 0
+        self.stamps: list[int] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        _, _, body = data.partition(b"\r\n\r\n")
+        if not body:
+            return
+        name = json.loads(body)["user"]
+        self.stamps = self.pacer.truth[name] = [time.perf_counter_ns()]
+        self.left = self.pacer.events
+        assert self.transport is not None
+        self.transport.write(HEAD + chunk(sse({"role": "assistant", "content": None})))
+        self.pacer.add(self)
+
+    def emit(self) -> bool:
+        """Writes the next event; False after the last."""
+        transport = self.transport
+        assert transport is not None
+        if transport.is_closing():
+            return False
+        self.left -= 1
+        self.stamps.append(time.perf_counter_ns())
+        if self.left:
+            transport.write(self.EVENT)
+            return True
+        usage = {"prompt_tokens": 10, "completion_tokens": self.pacer.events}
+        last = sse({}, "length") + sse({}, None, usage=usage).replace(
+            b'"choices":[{"finish_reason":null,"index":0,"delta":{}}]', b'"choices":[]'
+        )
+        transport.write(self.EVENT + chunk(last + b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        return False
+
+
+class Pacer:
+    """A heap of due times; every stream has its own phase, so that writes are staggered."""
+
+    def __init__(self, rate: float, events: int) -> None:
+        self.gap_ns = int(1e9 / rate)
+        self.events = events
+        self.truth: Stamps = {}
+        self._due: list[tuple[int, int, Paced]] = []
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, stream: Paced) -> None:
+        self._count += 1
+        phase = (self._count * 0.6180339887) % 1.0
+        self._push(time.perf_counter_ns() + int(self.gap_ns * (1 + phase)), stream)
+        self._arm()
+
+    def _push(self, due: int, stream: Paced) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (due, self._count, stream))
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
+            wait_s = (self._due[0][0] - time.perf_counter_ns()) / 1e9
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, wait_s - 0.001), self._run)
+
+    def _run(self) -> None:
+        now = time.perf_counter_ns()
+        while self._due and self._due[0][0] <= now:
+            due, _, stream = heapq.heappop(self._due)
+            if stream.emit():
+                self._push(due + self.gap_ns, stream)
+            now = time.perf_counter_ns()
+        self._timer = None
+        if self._due:
+            near = self._due[0][0] - now < 1_200_000
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(0, self._run) if near else None
+            if not near:
+                self._arm()
+
+
+def serve(pipe: Connection, core: int | None, rate: float, events: int) -> None:
+    pin(core)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        pacer = Pacer(rate, events)
+        server = await loop.create_server(lambda: Paced(pacer), "127.0.0.1", 0, backlog=4096)
+        pipe.send(server.sockets[0].getsockname()[1])
+        while True:
+            word = await loop.run_in_executor(None, pipe.recv)
+            if word == "stop":
+                return
+            gc.collect()
+            pipe.send(pacer.truth)
+            pacer.truth = {}
+
+    gc.disable()
+    uvloop.run(main())
+
+
+def pin(core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+# --- the clients --------------------------------------------------------------------------------
+
+
+async def with_ours(port: int, names: list[str], seen: Stamps) -> None:
+    """Wire, reading, record, and the sink's JSON, as in a run."""
+    clock, lag = RunClock(), LagWatch()
+
+    class Sink:
+        def append(self, record: RequestRecord, times: list[float]) -> Future[None]:
+            compact_json(record.as_row())
+            zero = clock._zero_ns
+            stamps = [int((record.sent_s or 0) * 1e9) + zero]
+            seen[record.request_id] = stamps + [int(t * 1e9) + zero for t in times]
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+
+    class Bench(LiveWorld):
+        def _body(self, request: Request) -> bytes:
+            return json.dumps({"user": request.request_id}).encode()
+
+    wire = Wire(Origin.of(f"http://127.0.0.1:{port}"))
+    writing = Renderer(Vocabulary(common_words()), TemplateTokens(), "")
+    world = Bench(wire, clock, Asking("r", "t", "m", "openai"), writing, Sink(), lag)
+    clock.start()
+    lag.start()
+    ask = (Segment("ask", "user", "prose", "x", 1),)
+    asked = [Request(name, name, "p", n, 0, 0, ask, 10) for n, name in enumerate(names)]
+    await asyncio.gather(*(world.ask(request) for request in asked))
+    lag.stop()
+    wire.close()
+
+
+async def with_aiohttp(port: int, names: list[str], seen: Stamps) -> None:
+    async def one(session: aiohttp.ClientSession, name: str) -> None:
+        stamps = seen[name] = [time.perf_counter_ns()]
+        async with session.post(
+            f"http://127.0.0.1:{port}/", data=json.dumps({"user": name})
+        ) as got:
+            rest = b""
+            async for data in got.content.iter_any():
+                now = time.perf_counter_ns()
+                *lines, rest = (rest + data).split(b"\n\n")
+                for line in lines:
+                    if line.startswith(b"data: {"):
+                        choices = json.loads(line[6:])["choices"]
+                        if choices and choices[0]["delta"].get("content"):
+                            stamps.append(now)
+
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        await asyncio.gather(*(one(session, name) for name in names))
+
+
+async def with_httpx(port: int, names: list[str], seen: Stamps) -> None:
+    async def one(client: httpx.AsyncClient, name: str) -> None:
+        stamps = seen[name] = [time.perf_counter_ns()]
+        body = json.dumps({"user": name})
+        async with client.stream("POST", f"http://127.0.0.1:{port}/", content=body) as got:
+            async for line in got.aiter_lines():
+                if line.startswith("data: {"):
+                    now = time.perf_counter_ns()
+                    choices = json.loads(line[6:])["choices"]
+                    if choices and choices[0]["delta"].get("content"):
+                        stamps.append(now)
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(limits=limits, timeout=None, trust_env=False) as client:
+        await asyncio.gather(*(one(client, name) for name in names))
+
+
+Client = Callable[[int, list[str], Stamps], Awaitable[None]]
+CLIENTS: dict[str, tuple[Client, bool]] = {
+    "ours": (with_ours, True),
+    "aiohttp": (with_aiohttp, False),
+    "aiohttp+uvloop": (with_aiohttp, True),
+    "httpx": (with_httpx, False),
+}
+"""The client, and whether it runs on uvloop; a plain one runs on asyncio's own loop."""
+
+
+def errors_ms(seen: Stamps, truth: Stamps) -> tuple[list[float], list[float], int]:
+    """TTFT and gap errors (|ours - truth|, ms), and how many events were missed."""
+    ttft, gaps, missed = [], [], 0
+    for name, stamps in truth.items():
+        ours = seen.get(name, [])
+        if len(ours) != len(stamps):
+            missed += abs(len(stamps) - len(ours))
+            continue
+        ttft.append((ours[1] - stamps[1]) / 1e6)
+        gaps += [
+            abs((b - a) - (d - c)) / 1e6
+            for a, b, c, d in zip(ours[1:], ours[2:], stamps[1:], stamps[2:], strict=False)
+        ]
+    return sorted(ttft), sorted(gaps), missed
+
+
+def at(values: list[float], q: float) -> float:
+    return values[min(len(values) - 1, int(q * len(values)))] if values else float("nan")
+
+
+def run_client(
+    name: str, port: int, streams: int, core: int | None, pipe: Connection
+) -> tuple[float, Stamps, Stamps]:
+    """CPU seconds, what the client saw, and the truth."""
+    pin(core)
+    seen: Stamps = {}
+    names = [f"{name}-{n}" for n in range(streams)]
+    gc.collect()
+    if name == "ours":  # as in a run: the collector rests
+        gc.disable()
+    before = time.process_time()
+    client, fast = CLIENTS[name]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if fast else None) as runner:
+        runner.run(client(port, names, seen))  # type: ignore[arg-type]
+    spent = time.process_time() - before
+    gc.enable()
+    pipe.send("truth")
+    return spent, seen, pipe.recv()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--streams", default="500")
+    parser.add_argument("--rate", type=float, default=50.0)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--clients", default=",".join(CLIENTS))
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
+    cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [None, None]
+    client_core, server_core = (cores[0], cores[-1]) if len(cores) > 1 else (None, None)
+    events = int(options.rate * options.seconds)
+    print("client          streams  tok/s    CPU us/event  TTFT late ms p50/p99   gap error ms p50/p99")
+    for streams in map(int, options.streams.split(",")):
+        for name in options.clients.split(","):
+            ours, theirs = multiprocessing.Pipe()
+            process = multiprocessing.Process(
+                target=serve, args=(theirs, server_core, options.rate, events), daemon=True
+            )
+            process.start()
+            spent, seen, truth = run_client(name, ours.recv(), streams, client_core, ours)
+            ours.send("stop")
+            process.join(5)
+            ttft, gaps, missed = errors_ms(seen, truth)
+            written = sum(len(stamps) - 1 for stamps in truth.values())
+            print(
+                f"{name:15} {streams:7} {streams * options.rate:7.0f} {spent / written * 1e6:12.1f}"
+                f"      {at(ttft, 0.5):8.3f} {at(ttft, 0.99):8.3f}"
+                f"      {at(gaps, 0.5):8.3f} {at(gaps, 0.99):8.3f}"
+                + (f"   {missed} events missed" if missed else ""),
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
