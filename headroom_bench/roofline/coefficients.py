@@ -14,8 +14,7 @@ from headroom_bench.catalog import Model, kv_value_bytes
 from headroom_bench.roofline.constants import Constants
 from headroom_bench.roofline.iteration import Coefficients
 from headroom_bench.roofline.kernels import (
-    VECTOR_HEAD_SIZE,
-    copied_cache_factor,
+    quantized_cache_factor,
     shares_of,
     weight_class,
 )
@@ -42,7 +41,7 @@ class Shape:
     kv_bytes: Any
     """Read a cached token, layers that keep everything."""
     kv_copy_bytes: Any
-    """More where a quantized cache is first copied to 16 bits."""
+    """More where reading a quantized cache costs more than its bytes."""
     window_bytes: Any
     window_copy_bytes: Any
     state_bytes: Any
@@ -76,6 +75,7 @@ class Rates:
     overhead_s: Any
     layer_s: Any
     linear_layer_s: Any
+    linear_token_s: Any
     latent_layer_s: Any
     expert_layer_s: Any
     batch_layer_s: Any
@@ -125,32 +125,26 @@ def shape_of(model: Model, weights: WeightBytes, kv: KvBytes, kv_k: str, kv_v: s
 
 
 def _copy_bytes(model: Model, kv: KvBytes, kv_k: str, kv_v: str) -> tuple[float, float]:
-    """Traffic that copying a quantized cache adds, for layers whose heads are wide enough.
+    """What reading a quantized cache costs more on CUDA, as bytes: full and window layers.
 
-    K and V each pay for themselves, by their share of the bytes.
+    K and V each pay for themselves.
     """
-    shape = model.kv()
-    swa = model.sliding_window
-    full_width = (
-        model.mla.kv_lora_rank + model.mla.qk_rope_head_dim
-        if model.mla
-        else ((swa.global_head_dim if swa else None) or model.head_dim)
-    )
+    shape, swa, mla = model.kv(), model.sliding_window, model.mla
+    width = mla.kv_lora_rank + mla.qk_rope_head_dim if mla else model.head_dim
+    full_width = (swa.global_head_dim if swa else None) or width
+    sizes = kv_value_bytes(kv_k), kv_value_bytes(kv_v)
     found = []
-    for k, v, read, width in (
-        (shape.full_k, shape.full_v, kv.full_read, full_width),
-        (shape.window_k, shape.window_v, kv.window_read, model.head_dim),
+    for values, read, head in (
+        ((shape.full_k, shape.full_v), kv.full_read, full_width),
+        ((shape.window_k, shape.window_v), kv.window_read, width),
     ):
-        own = k * kv_value_bytes(kv_k) + v * kv_value_bytes(kv_v)
-        if width <= VECTOR_HEAD_SIZE or not own:
-            found.append(0.0)
-            continue
+        own = sum(n * size for n, size in zip(values, sizes, strict=True))
         more = sum(
-            values * size * (copied_cache_factor(size) - 1.0)
-            for values, size in ((k, kv_value_bytes(kv_k)), (v, kv_value_bytes(kv_v)))
+            n * size * (quantized_cache_factor(size, head) - 1.0)
+            for n, size in zip(values, sizes, strict=True)
             if size < 2.0
         )
-        found.append(read * more / own)
+        found.append(read * more / own if own else 0.0)
     return found[0], found[1]
 
 
@@ -171,6 +165,7 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
         overhead_s=fitted.overhead_s.value,
         layer_s=fitted.layer_s.value,
         linear_layer_s=fitted.linear_layer_s.value,
+        linear_token_s=fitted.linear_token_s.value,
         latent_layer_s=fitted.latent_layer_s.value,
         expert_layer_s=fitted.expert_layer_s.value,
         batch_layer_s=fitted.batch_layer_s.value,
@@ -221,6 +216,7 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
         window_pair_s=shape.window_pair_flops * rates.pair_flop_s * cache,
         query_s=shape.pair_flops * query * cache,
         query_window_s=shape.window_pair_flops * query * cache,
+        scan_s=rates.linear_token_s * shape.linear_layers * work,
         tile_s=shape.expert_flops * rates.half_tokens * rates.flop_s * work,
         overhead_s=rates.overhead_s + launches + split.fixed_s,
         sort_s=rates.expert_batch_s * shape.moe_layers,

@@ -70,6 +70,8 @@ class Constants:
     """Launches a layer."""
     linear_layer_s: Constant
     """More for a layer with a recurrent state."""
+    linear_token_s: Constant
+    """Updating the state of such a layer with one token of a prompt."""
     latent_layer_s: Constant
     """More for a layer with latent attention."""
     expert_layer_s: Constant
@@ -89,7 +91,7 @@ class Constants:
     graph_tokens: Constant
     """Batches are padded up to multiples of it (and 1, 2, 4): captured CUDA graphs. 0: never."""
     kv_copy: Constant
-    """1 where a quantized cache of wide heads is first copied to 16 bits."""
+    """1 where reading a quantized cache costs more than its bytes (`kernels`)."""
     overlap_p: Constant
     """Exponent of the p-norm of memory and compute time: 1 adds, infinity overlaps wholly."""
 
@@ -132,10 +134,7 @@ def _constants(
     box: str, architecture: str, runtime: str, backend: str, build: int | None
 ) -> Constants:
     family = _FAMILIES.get(runtime, "llama.cpp")
-    found = {
-        name: Constant(value, unit, "assumed", source)
-        for name, (value, unit, source) in COMMON.items()
-    }
+    found = {name: Constant(*entry) for name, entry in COMMON.items()}
 
     def take(values: Mapping[str, float], status: str, source: str) -> None:
         for name, value in values.items():

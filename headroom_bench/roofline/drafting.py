@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from headroom_bench.roofline.coefficients import coefficients
+from headroom_bench.roofline.iteration import woken_experts
+from headroom_bench.roofline.pricer import Batch, Chunk
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
 
 HEAD_LAUNCH_S = 0.2e-3
 """Fixed time of one pass of a prediction head: a layer's launches and sampling (assumed)."""
+HEAD_READ_S = 0.19
+"""Fixed time that handing a pass of prompt to the head adds. Fitted to four prompts of one server
+(Tuning article: Gemma 4 26B-A4B with its head on a DGX Spark, 76 to 13,516 tokens)."""
 
 
 class Drafter(Protocol):
@@ -18,6 +23,10 @@ class Drafter(Protocol):
 
     def pass_s(self, sequences: int, context_tokens: float) -> float:
         """Seconds for one drafted token in each of so many sequences of that mean context."""
+        ...
+
+    def read_s(self, chunks: tuple[Chunk, ...]) -> float:
+        """Seconds for reading what a pass reads of prompts."""
         ...
 
 
@@ -28,32 +37,36 @@ class _DraftModel:
         self._roofline = Roofline(deployment)
 
     def pass_s(self, sequences: int, context_tokens: float) -> float:
-        from headroom_bench.roofline.pricer import Batch
-
         window = self._roofline.window
         inside = context_tokens if window is None else min(context_tokens, window)
         return self._roofline.pass_s(
             Batch(sequences, round(sequences * context_tokens), round(sequences * inside), 0)
         )
 
+    def read_s(self, chunks: tuple[Chunk, ...]) -> float:
+        return self._roofline.pass_s(Batch(0, 0, 0, 0, chunks))
+
 
 class _PredictionHead:
     """One layer like the model's own, and its output matrix, for each drafted token."""
 
     def __init__(self, deployment: Deployment) -> None:
-        from headroom_bench.roofline.iteration import token_table
-
-        self._table, self._c = token_table, coefficients(deployment)
-        stored, layers = deployment.weights(), deployment.model.n_layers
-        self._layers = layers
+        self._c = coefficients(deployment)
+        stored = deployment.weights()
+        self._layers = deployment.model.n_layers
         self._head_share = stored.head / stored.always_read
 
     def pass_s(self, sequences: int, context_tokens: float) -> float:
         c = self._c
-        woken, _, _, _ = self._table(c, float(sequences))
-        body = c.always_s * (1 - self._head_share) + c.expert_s * float(woken)
+        woken = woken_experts(sequences, c.experts, c.experts_per_token, c.expert_exponent)
+        body = c.always_s * (1 - self._head_share) + c.expert_s * woken
         cache = (c.kv_s + c.window_s) * context_tokens * sequences
-        return float(c.always_s * self._head_share + (body + cache) / self._layers + HEAD_LAUNCH_S)
+        head = c.always_s * self._head_share
+        return float(head + (body + cache) / self._layers + HEAD_LAUNCH_S)
+
+    def read_s(self, chunks: tuple[Chunk, ...]) -> float:
+        tokens = sum(chunk.tokens for chunk in chunks)
+        return HEAD_READ_S + tokens * float(self._c.body_s / self._layers + self._c.head_s)
 
 
 def drafter_of(deployment: Deployment) -> Drafter | None:

@@ -54,6 +54,8 @@ class Coefficients:
     query_s: Any
     """One (query, key) pair of a decoding token, layers that keep everything."""
     query_window_s: Any
+    scan_s: Any
+    """Updating the recurrent states with one token of a prompt."""
     tile_s: Any
     """What a woken expert loses to half-empty tiles."""
     overhead_s: Any
@@ -120,13 +122,17 @@ def token_table(c: Coefficients, tokens: Any) -> tuple[Any, Any, Any, Any]:
     return woken, weights, busy, fixed
 
 
-def decode_table(c: Coefficients, sequences: Any) -> tuple[Any, Any, Any]:
+def decode_table(
+    c: Coefficients, sequences: Any, table: tuple[Any, Any, Any, Any] | None = None
+) -> tuple[Any, Any, Any]:
     """For decode-only passes of so many sequences: memory_s, compute_s, fixed_s.
+
+    `table` is `token_table` for the same numbers, where it is at hand.
 
     compute_s has every token going through the output matrix and seeing itself. What grows with
     the context is not in them.
     """
-    woken, weights, busy, fixed = token_table(c, sequences)
+    woken, weights, busy, fixed = table or token_table(c, sequences)
     memory = weights + c.state_s * sequences
     compute = busy * (c.body_s + c.head_s) + c.expert_tiles * c.tile_s * woken * (busy > 0)
     compute = compute + (c.query_s + c.query_window_s) * sequences

@@ -52,10 +52,14 @@ def shares_of(kind: str, constants: Constants) -> FormatShares:
     )
 
 
-def copied_cache_factor(value_bytes: float) -> float:
-    """Traffic of a quantized cache that is first copied to 16 bits, over its own bytes.
+def quantized_cache_factor(value_bytes: float, head_size: int) -> float:
+    """Cost of reading a quantized cache on CUDA, over that of its own bytes.
 
-    Read it, write 2 bytes a value, read 2 bytes: (b + 4) / b. No free constant; measured at 64k on
-    Gemma 4 26B (9.0 ms more; this gives 9.3) and GLM-4.7-Flash (22.8; 24.7).
+    Wide heads: the cache is first copied to 16 bits: read it, write 2 bytes a value, read 2 bytes,
+    (b + 4) / b. No free constant; at 64k measured on Gemma 4 26B (9.0 ms more; this gives 9.3) and
+    GLM-4.7-Flash (22.8; 24.7). Others: unpacking takes back what fewer bytes save, 2 / b (Qwen3.6:
+    0.4 % at 64k; all three in the Tuning article).
     """
-    return (value_bytes + 4.0) / value_bytes
+    if head_size > VECTOR_HEAD_SIZE:
+        return (value_bytes + 4.0) / value_bytes
+    return 2.0 / value_bytes

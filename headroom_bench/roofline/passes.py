@@ -162,8 +162,9 @@ class Roofline:
         """Tables up to so many tokens; they grow by doubling."""
         have = len(self._tokens)
         new = np.arange(have, max(tokens + 1, 2 * have), dtype=np.float64)
-        self._tokens += _rows(token_table(self.coefficients, new), len(new))
-        self._decodes += _rows(decode_table(self.coefficients, new), len(new))
+        table = token_table(self.coefficients, new)
+        self._tokens += _rows(table, len(new))
+        self._decodes += _rows(decode_table(self.coefficients, new, table), len(new))
 
     def _row(self, tokens: int) -> _Row:
         """`token_table`'s row for so many tokens."""
@@ -199,6 +200,8 @@ class Roofline:
         if batch.draft_passes and self._drafter:
             context = batch.kv_tokens / max(batch.decodes, 1)
             spent += batch.draft_passes * self._drafter.pass_s(max(batch.decodes, 1), context)
+        if batch.chunks and self._drafter:
+            spent += self._drafter.read_s(batch.chunks)
         return spent
 
     def _pieces(self, batch: Batch) -> Iterator[_Piece]:
@@ -246,6 +249,7 @@ class Roofline:
             weights_s=weights,
             kv_s=c.kv_s * kv + c.window_s * inside + c.state_s * states,
             compute_s=busy * c.body_s
+            + c.scan_s * prompt
             + lost
             + (outputs * busy / tokens * c.head_s if queries else ends * c.head_s * (busy > 0))
             + c.query_s * q_pairs

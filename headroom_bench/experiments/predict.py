@@ -1,0 +1,313 @@
+"""One deployment in closed form: memory, prompt reading, first token, decoding; no crowd."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from headroom_bench.box import alpha_of, tokens_a_pass
+from headroom_bench.box.speculation import MEASURED_RATE
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.deployment import BATCH_TOKENS
+from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.roofline.memory import Fit, fit
+from headroom_bench.roofline.passes import PassCost, Roofline
+from headroom_bench.roofline.pricer import Batch, Chunk
+from headroom_bench.roofline.ranges import Range, decode_range, prefill_range
+
+DEFAULT_TOKENS = 2048
+"""Of prompt and context, where neither is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to predict. Sizes are tokens; None means the runtime's default."""
+
+    hardware: str
+    model: str
+    quant: str | None = None
+    runtime: str = "llama.cpp"
+    backend: str | None = None
+    build: str | None = None
+    prompt: int | None = None
+    """Tokens of one prompt; None: as the context."""
+    context: int | None = None
+    """Tokens in each sequence's cache while it decodes; None: as the prompt."""
+    users: int = 1
+    """Sequences that decode at once."""
+    slots: int | None = None
+    """Sequences at once that the box holds; None: one for each user."""
+    kv_k: str = "f16"
+    kv_v: str = "f16"
+    ubatch: int | None = None
+    swa_full: bool = False
+    draft: str | None = None
+    """`mtp` or a draft model's name."""
+    draft_tokens: int = 0
+    """Drafted for each sequence in each pass."""
+    acceptance_rate: float | None = None
+    """Accepted / drafted; None: the Tuning article's 0.70 at draft 4."""
+    boxes: int = 1
+    link: str | None = None
+    identical: bool = False
+    """All users send the same prompt at temperature 0, so they route in lockstep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Reading one prompt."""
+
+    seconds: float
+    tokens: int
+    bound: str
+
+
+def predict(question: Question) -> dict[str, Any]:
+    """Memory, prefill, first token and decode, with what bounds each and how sure it is.
+
+    The keys are the contract's for `predict --json`; GB are 10^9 bytes, rates are tokens a second.
+    `low` and `high` belong to `decode.tok_s_per_user`. Raises `UserError`.
+    """
+    _check(question)
+    deployment, roofline = _priced(question)
+    need = fit(deployment)
+    prompt, context = lengths(question)
+    served = min(question.users, deployment.slots)
+    batch = _decoding(question, roofline, context, served)
+    cost = roofline.breakdown(batch)
+    tokens = _tokens_a_pass(question)
+    per_user = tokens / cost.total_s
+    read = read_prompt(roofline, prompt, 0)
+    first_s = read.seconds if served == 1 else _first_token_s(roofline, prompt, batch)
+    span = decode_range(roofline, batch, drafted=bool(question.draft_tokens))
+    read_span = prefill_range(deployment)
+    return {
+        "hardware": deployment.hardware.name,
+        "model": deployment.model.name,
+        "quant": deployment.quant.name,
+        "runtime": deployment.runtime.name,
+        "backend": deployment.backend,
+        "fit": fit_document(need),
+        "prefill": {
+            "tok_s": read.tokens / read.seconds,
+            "bound": read.bound,
+            "prompt_tokens": prompt,
+            "low": read.tokens / read.seconds / read_span.factor,
+            "high": read.tokens / read.seconds * read_span.factor,
+            "confidence": read_span.confidence,
+        },
+        "ttft_s": first_s,
+        "decode": {
+            "tok_s_per_user": per_user,
+            "tok_s_total": per_user * served,
+            "iteration_ms": cost.total_s * 1e3,
+            "bound": cost.bound,
+            "bytes_per_pass": cost.bytes_read,
+            "flops_per_pass": cost.flops,
+            "context_tokens": context,
+            "users": served,
+            "tokens_per_pass": tokens,
+            "shares": _shares(cost),
+        },
+        "bandwidth": {
+            "spec_gb_s": deployment.hardware.bandwidth_gb_s * deployment.boxes,
+            "achieved_gb_s": cost.bytes_read / cost.total_s / 1e9,
+        },
+        "confidence": span.confidence,
+        "low": per_user * span.low,
+        "high": per_user * span.high,
+        "kv_exact": deployment.model.kv_exact,
+        "notes": _notes(question, deployment, need, served),
+        "sources": _sources(deployment, span),
+    }
+
+
+def fit_document(need: Fit) -> dict[str, Any]:
+    """The contract's `fit`."""
+    return {
+        "weights_gb": need.weights_gb,
+        "kv_gb": need.kv_gb,
+        "overhead_gb": need.overhead_gb,
+        "total_gb": need.total_gb,
+        "usable_gb": need.usable_gb,
+        "fits": need.fits,
+        "max_context_tokens": need.max_context_tokens,
+        "max_users": need.max_users,
+    }
+
+
+def lengths(question: Question) -> tuple[int, int]:
+    """Tokens of the prompt and of the context."""
+    prompt = question.prompt or question.context or DEFAULT_TOKENS
+    return prompt, question.context or prompt
+
+
+def read_prompt(roofline: Roofline, tokens: int, context: int) -> Prefill:
+    """One prompt after `context` cached tokens, in the passes that the box makes of it."""
+    seconds, shares = 0.0, dict.fromkeys(("bandwidth", "compute", "overhead"), 0.0)
+    for chunk in _passes(tokens, context, pass_tokens(roofline.deployment)):
+        cost = roofline.breakdown(Batch(0, 0, 0, 0, (chunk,)))
+        seconds += cost.total_s
+        for name, share in _shares(cost).items():
+            shares[name] += share * cost.total_s
+    return Prefill(seconds, tokens, max(shares, key=lambda name: shares[name]))
+
+
+def prompt_seconds(roofline: Roofline, tokens: int) -> float:
+    """The same without the reasons: seconds until the first token of a lone prompt."""
+    return sum(
+        roofline.pass_s(Batch(0, 0, 0, 0, (chunk,)))
+        for chunk in _passes(tokens, 0, pass_tokens(roofline.deployment))
+    )
+
+
+def pass_tokens(deployment: Deployment) -> int:
+    """Tokens that one pass takes, decodes and prompts together (n_batch, token budget)."""
+    return max(BATCH_TOKENS, deployment.ubatch)
+
+
+def pricer_of(question: Question) -> Roofline:
+    """The pricer that answers a question. Raises `UserError`."""
+    _check(question)
+    return _priced(question)[1]
+
+
+def _check(question: Question) -> None:
+    for name in ("users", "slots", "boxes", "prompt", "context"):
+        value = getattr(question, name)
+        if value is not None and value < 1:
+            raise UserError(f"{name} must be 1 or more, not {value}")
+    rate = question.acceptance_rate
+    if rate is not None and not 0 <= rate <= 1:
+        raise UserError(f"acceptance_rate must be between 0 and 1, not {rate:g}")
+    if question.draft_tokens and not question.draft:
+        raise UserError("drafted tokens need a drafter: mtp, or a draft model's name")
+
+
+def _priced(question: Question) -> tuple[Deployment, Roofline]:
+    prompt, context = lengths(question)
+    deployment = Deployment.named(
+        model=question.model,
+        hardware=question.hardware,
+        quant=question.quant,
+        runtime=question.runtime,
+        backend=question.backend,
+        build=question.build,
+        kv_k=question.kv_k,
+        kv_v=question.kv_v,
+        ubatch=question.ubatch,
+        slots=question.slots or question.users,
+        ctx=max(prompt, context),
+        swa_full=question.swa_full,
+        boxes=question.boxes,
+        link=question.link,
+        draft=question.draft,
+    )
+    return deployment, _pricer(deployment)
+
+
+@functools.lru_cache(maxsize=256)
+def _pricer(deployment: Deployment) -> Roofline:
+    return deployment.pricer()
+
+
+def _decoding(question: Question, roofline: Roofline, context: int, served: int) -> Batch:
+    """All users decode at this context, each with its drafted tokens."""
+    window = roofline.window
+    inside = context if window is None else min(context, window)
+    return Batch(
+        decodes=served,
+        kv_tokens=served * context,
+        window_tokens=served * inside,
+        windows_growing=served if inside == context else 0,
+        verify=served * question.draft_tokens,
+        draft_passes=question.draft_tokens,
+        lockstep=served - 1 if question.identical else 0,
+    )
+
+
+def _first_token_s(roofline: Roofline, prompt: int, others: Batch) -> float:
+    """A prompt that arrives while all other users decode: its passes carry their tokens, too."""
+    left = others.decodes - 1
+    share = left / others.decodes
+    rest = dataclasses.replace(
+        others,
+        decodes=left,
+        kv_tokens=round(others.kv_tokens * share),
+        window_tokens=round(others.window_tokens * share),
+        windows_growing=round(others.windows_growing * share),
+        verify=round(others.verify * share),
+        lockstep=max(others.lockstep - 1, 0),
+    )
+    room = max(pass_tokens(roofline.deployment) - left - rest.verify, 1)
+    return sum(
+        roofline.pass_s(dataclasses.replace(rest, chunks=(chunk,)))
+        for chunk in _passes(prompt, 0, room)
+    )
+
+
+def _passes(tokens: int, context: int, room: int) -> list[Chunk]:
+    return [Chunk(min(room, tokens - done), context + done) for done in range(0, tokens, room)]
+
+
+def _tokens_a_pass(question: Question) -> float:
+    """Mean tokens that one pass gives a user: 1, or more where drafts are accepted."""
+    if not question.draft_tokens:
+        return 1.0
+    if question.acceptance_rate is not None:
+        alpha = alpha_of(question.acceptance_rate, question.draft_tokens)
+    else:
+        alpha = alpha_of(MEASURED_RATE, 4)
+    return tokens_a_pass(alpha, question.draft_tokens)
+
+
+def _shares(cost: PassCost) -> dict[str, float]:
+    """What the time of a pass goes into; they sum to 1."""
+    spent = {
+        "bandwidth": cost.t_weights_s + cost.t_kv_s,
+        "compute": cost.t_compute_s,
+        "overhead": cost.t_overhead_s,
+    }
+    total = sum(spent.values())
+    return {name: value / total for name, value in spent.items()}
+
+
+def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -> list[str]:
+    """What the reader has to know beside the figures."""
+    from headroom_bench.roofline.offload import host_share
+
+    notes = []
+    host = host_share(deployment)
+    if not need.fits and host.byte_s:
+        part = f"{host.experts:.0%} of the experts" if host.experts else ""
+        more = f"{host.always:.0%} of the other weights" if host.always else ""
+        told = " and ".join(filter(None, (part, more)))
+        notes.append(f"does not fit: {told} in host memory (never calibrated)")
+    elif not need.fits:
+        notes.append("does not fit: the speeds are what it would do if it did")
+    if served < question.users:
+        notes.append(f"{question.users - served} of {question.users} users wait for a slot")
+    if question.users > 1 and (moe := deployment.model.moe) and not moe.expert_exponent_source:
+        notes.append("how its tokens share experts was not measured: 0.65 to 1.0 is in the range")
+    if deployment.boxes > 1:
+        notes.append("several boxes: the link's cost comes from few rows")
+    if question.draft_tokens and question.acceptance_rate is None:
+        notes.append(f"accepted drafts assumed: {math.ceil(MEASURED_RATE * 100)} % at draft 4")
+    if not deployment.model.kv_exact:
+        notes.append("the model's shape is partly estimated")
+    return notes
+
+
+def _sources(deployment: Deployment, span: Range) -> list[str]:
+    """Where the figures come from, most telling first."""
+    fitted = dict.fromkeys(
+        f"{constant.status}: {constant.source}"
+        for _, constant in deployment.constants.items()
+        if constant.source
+    )
+    told = sorted(fitted, key=lambda text: not text.startswith("fitted"))
+    shape = [f"model: {deployment.model.source}", f"hardware: {deployment.hardware.source}"]
+    return [*span.reasons, *told, *shape]

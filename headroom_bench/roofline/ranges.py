@@ -1,0 +1,108 @@
+"""How far a prediction may be off, and what that is called."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headroom_bench.roofline.iteration import decode_seconds, decode_table
+from headroom_bench.roofline.offload import host_share
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
+    from headroom_bench.roofline.passes import Roofline
+    from headroom_bench.roofline.pricer import Batch
+
+INTERPOLATED, ESTIMATED = "INTERPOLATED", "ESTIMATED"
+
+_OFFLOADED = 0.7
+"""Log half-width for weights in host memory: no row constrains it (Methodology page)."""
+_SEVERAL_BOXES = 0.25
+"""Log half-width for a link between boxes: few rows."""
+_DRAFTED = 0.25
+"""Log half-width for drafting: acceptance goes from 0.5 on prose to 0.9 on tool calls."""
+_ESTIMATED_SHAPE = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Factors on a rate between which 85 % of measurements should lie."""
+
+    low: float
+    high: float
+    confidence: str
+    """INTERPOLATED: this kind of box was measured with other models; ESTIMATED: it was not."""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def factor(self) -> float:
+        """The upper factor, for a range that is as wide in both directions."""
+        return self.high
+
+
+def decode_range(roofline: Roofline, batch: Batch, *, drafted: bool = False) -> Range:
+    """Around the rate of a decoding batch.
+
+    Three sources, added as squares of logarithms: the spread of published rows about the box's
+    constants, the range of the model's expert exponent, and what no row constrains.
+    """
+    deployment = roofline.deployment
+    moe, spread = deployment.model.moe, deployment.constants.spread
+    if batch.decodes > 1:
+        base = spread.several_moe if moe else spread.several_dense
+    else:
+        base = spread.decode_moe if moe else spread.decode_dense
+    more, reasons = _unmeasured(deployment)
+    if drafted:
+        more.append(_DRAFTED)
+    slower, faster = _by_exponent(roofline, batch)
+    low = math.exp(-math.hypot(base, slower, *more))
+    high = math.exp(math.hypot(base, faster, *more))
+    return Range(low, high, confidence_of(deployment), tuple(reasons))
+
+
+def prefill_range(deployment: Deployment) -> Range:
+    """Around the rate of reading a prompt."""
+    spread = deployment.constants.spread
+    base = spread.prefill_moe if deployment.model.moe else spread.prefill_dense
+    more, reasons = _unmeasured(deployment)
+    width = math.exp(math.hypot(base, *more))
+    confidence = confidence_of(deployment, "compute_efficiency")
+    return Range(1 / width, width, confidence, tuple(reasons))
+
+
+def confidence_of(deployment: Deployment, constant: str = "bandwidth_efficiency") -> str:
+    """The label of a figure that no row of this very deployment measured."""
+    fitted = getattr(deployment.constants, constant).status == "fitted"
+    plain = deployment.boxes == 1 and deployment.drafter is None
+    return INTERPOLATED if fitted and plain and not host_share(deployment).byte_s else ESTIMATED
+
+
+def _unmeasured(deployment: Deployment) -> tuple[list[float], list[str]]:
+    """Log half-widths of what no row constrains, with the reasons."""
+    found: list[tuple[float, str]] = []
+    if host_share(deployment).byte_s:
+        found.append((_OFFLOADED, "host memory: assumed rate, no measurement"))
+    if deployment.boxes > 1:
+        found.append((_SEVERAL_BOXES, "link between boxes: few measurements"))
+    if not deployment.model.kv_exact:
+        found.append((_ESTIMATED_SHAPE, "model shape: partly estimated"))
+    return [width for width, _ in found], [reason for _, reason in found]
+
+
+def _by_exponent(roofline: Roofline, batch: Batch) -> tuple[float, float]:
+    """How much slower and faster (log) the ends of the expert exponent's range make a batch."""
+    moe = roofline.deployment.model.moe
+    routed = batch.decodes + batch.verify - batch.lockstep
+    if moe is None or routed < 2:
+        return 0.0, 0.0
+    c = roofline.coefficients
+    seconds = []
+    for exponent in (moe.expert_exponent_high, moe.expert_exponent, moe.expert_exponent_low):
+        changed = dataclasses.replace(c, expert_exponent=exponent)
+        row = decode_table(changed, float(routed))
+        seconds.append(float(decode_seconds(changed, row, batch.kv_tokens, batch.window_tokens)))
+    most, middle, least = seconds
+    return max(math.log(most / middle), 0.0), max(math.log(middle / least), 0.0)
