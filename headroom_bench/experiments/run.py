@@ -39,10 +39,10 @@ from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
-from headroom_bench.results.statistics import usable
+from headroom_bench.results.statistics import spread, usable
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import Target
-from headroom_bench.telemetry.exporter import RunExporter
+from headroom_bench.telemetry.exporter import COMPARED, RunExporter
 
 Say = Callable[[str], None]
 
@@ -272,14 +272,11 @@ def _forecast(state: _State) -> dict[str, float]:
         max_requests=options.max_requests,
         one_way_s=_one_way_s(state),
     )
-    good = usable(outcome.records)
-    columns = {"ttft_p50": "ttft_s", "decode_p50": "decode_tok_s", "e2e_p50": "e2e_s"}
-    medians = {}
-    for name, column in columns.items():
-        values = sorted(v for r in good if (v := getattr(r, column)) is not None)
-        if values:
-            medians[name] = values[len(values) // 2]
-    return medians
+    medians = {
+        name: spread(getattr(record, column) for record in usable(outcome.records))["p50"]
+        for name, column in COMPARED.items()
+    }
+    return {name: value for name, value in medians.items() if value}
 
 
 def _headers(target: Target) -> dict[str, str]:

@@ -28,7 +28,8 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 
 _GAPS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5)
 _RATES = (1, 2, 5, 10, 15, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
 
-_COMPARED = {"ttft_p50": "ttft_s", "decode_p50": "decode_tok_s", "e2e_p50": "e2e_s"}
+COMPARED = {"ttft_p50": "ttft_s", "decode_p50": "decode_tok_s", "e2e_p50": "e2e_s"}
+"""What `headroom_predicted_ratio` compares: its `metric` label and the record's column."""
 
 
 class Named(Protocol):
@@ -148,14 +149,14 @@ class _Ratios(Collector):
     """`headroom_predicted_ratio`: measured median so far over the predicted one."""
 
     def __init__(self, predicted: Mapping[str, float]) -> None:
-        self._predicted = {name: predicted[name] for name in _COMPARED if predicted.get(name)}
+        self._predicted = {name: predicted[name] for name in COMPARED if predicted.get(name)}
         self._measured: dict[str, list[float]] = {name: [] for name in self._predicted}
         self._lock = threading.Lock()
 
     def add(self, record: RequestRecord) -> None:
         with self._lock:
             for name, values in self._measured.items():
-                value = getattr(record, _COMPARED[name])
+                value = getattr(record, COMPARED[name])
                 if value is not None:
                     values.append(value)
 
