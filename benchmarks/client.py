@@ -69,6 +69,7 @@ class Paced(asyncio.Protocol):
     def __init__(self, pacer: Pacer) -> None:
         self.pacer = pacer
         self.transport: asyncio.Transport | None = None
+        self.asked = b""
         self.left = 0
         self.stamps: list[int] = []
 
@@ -76,9 +77,11 @@ class Paced(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        _, _, body = data.partition(b"\r\n\r\n")
-        if not body:
+        self.asked += data
+        _, _, body = self.asked.partition(b"\r\n\r\n")
+        if not body.endswith(b"}"):  # head and body may come apart
             return
+        self.asked = b""
         name = json.loads(body)["user"]
         self.stamps = self.pacer.truth[name] = [time.perf_counter_ns()]
         self.left = self.pacer.events
@@ -310,7 +313,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [None, None]
     client_core, server_core = (cores[0], cores[-1]) if len(cores) > 1 else (None, None)
     events = int(options.rate * options.seconds)
-    print("client          streams  tok/s    CPU us/event  TTFT late ms p50/p99   gap error ms p50/p99")
+    print("client          streams  tok/s    CPU us/event  TTFT late ms p50/p99  gap error p50/p99")
     for streams in map(int, options.streams.split(",")):
         for name in options.clients.split(","):
             ours, theirs = multiprocessing.Pipe()
