@@ -67,6 +67,8 @@ class RequestRecord:
     visible_tokens: int | None = None
     stream_events: int | None = None
     """Events that carried a token."""
+    buffered: bool | None = None
+    """Several tokens, all in one read: something held them back, and TTFT is no first token's."""
     context_depth_tokens: int | None = None
     """Context at which the decode rate was taken: the prompt's tokens."""
     concurrent_at_start: int | None = None

@@ -384,6 +384,12 @@ def _complaints(records: list[RequestRecord]) -> list[str]:
     estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
     if estimated:
         found.append(f"{estimated} answers came without usage: their tokens are counted by events")
+    buffered = sum(1 for r in records if r.ok and r.buffered)
+    if buffered:
+        found.append(
+            f"{buffered} answers came all at once: something on the way buffers the stream, and "
+            "their TTFT is not a first token's"
+        )
     if any(record.error_kind == "unauthorized" for record in records):
         found.append("the server wants an API key: name its variable with --api-key-env VAR")
     if records and not any(record.ok for record in records):

@@ -30,6 +30,7 @@ def fill_from_wire(
         counts = reading.token_counts
         fill_timing(record, record.sent_s, times, counts[0] or 1, counts[-1])
         record.ttfv_s = _ttfv(request, reading, times, record.sent_s, record.end_s)
+        record.buffered = (record.completion_tokens or 0) > 1 and times[0] == times[-1]
         if record.ttft_s is not None and record.server_prefill_s is not None:
             record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
     return times

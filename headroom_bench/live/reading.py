@@ -14,7 +14,8 @@ from typing import Any, Literal
 from headroom_bench.live.sse import stream_events
 from headroom_bench.live.wire import Exchange
 
-Channel = Literal["content", "reasoning", "tool"]
+Channel = Literal["content", "reasoning", "tool", "silent"]
+"""silent: a token that decodes to nothing (yet), told by the server's running count."""
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
             yield reading
             continue
         before = len(reading.content)
-        _read_event(reading, stamp_ns, name, data)
+        _read_event(reading, stamp_ns, name, data, alike)
         if len(reading.content) == before + 1:
             alike.learn(data, reading.content[-1])
         yield reading
@@ -149,7 +150,7 @@ def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:
         reading.error = start or f"HTTP status {exchange.status}"
 
 
-def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes) -> None:
+def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes, alike: _Alike) -> None:
     parsed = _json(data)
     if not isinstance(parsed, dict):
         if reading.nonsense is None:
@@ -167,13 +168,24 @@ def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes) -> None
     if isinstance(parsed.get("model"), str):
         reading.model = parsed["model"]
     choices = parsed.get("choices")
-    if isinstance(choices, list):
-        for choice in choices:
-            if isinstance(choice, dict):
-                _read_choice(reading, stamp_ns, choice)
+    choices = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+    for choice in choices:
+        _read_choice(reading, stamp_ns, choice)
     told = _generated_so_far(parsed)
+    if choices and told is not None and not reading.finish_reason:
+        _note_silent(reading, stamp_ns, told, alike)
     new = len(reading.token_events) - len(reading.token_counts)
     reading.token_counts += [told] * new
+
+
+def _note_silent(reading: Reading, stamp_ns: int, told: int, alike: _Alike) -> None:
+    """A count that rose while no text came: the token decodes to nothing, but it has come."""
+    if len(reading.token_events) > len(reading.token_counts):
+        return
+    _count_last(reading, alike)
+    known = reading.token_counts[-1] if reading.token_counts else 0
+    if known is not None and told > known:
+        reading.token_events.append((stamp_ns, "silent"))
 
 
 def _generated_so_far(parsed: dict[str, Any]) -> int | None:

@@ -37,10 +37,13 @@ LARGEST_BODY_BYTES = 64 * 2**20
 """A longer answer is cut off by us: no token stream is that long, and memory is not endless."""
 
 OPEN_BODY_GRACE_S = 0.25
-"""How long a body may stay open after its stream said `[DONE]` before we hang up."""
+"""How long a body may stay open after its stream said `[DONE]`, or an error, before we hang up."""
+FINISHED_GRACE_S = 2.0
+"""How long it may be silent after a finish reason: usage and `[DONE]` may follow, or nothing."""
 
-_END_MARK = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]")
-_END_MARK_REACH = len(b"\ndata: [DONE]")
+_END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?(?:\[DONE\]|\{ ?\"error\")|error: ?\{)")
+_FINISH_MARKS = (b'"finish_reason":"', b'"finish_reason": "')
+_MARK_REACH = max(map(len, (*_FINISH_MARKS, b'\ndata: { "error"')))
 
 
 @dataclass(slots=True)
@@ -107,6 +110,9 @@ class _Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.exchange: Exchange | None = None
         self.last_byte_ns = 0
+        self.moved_ns = 0
+        """Latest byte that was no keep-alive comment: a person sees those as silence."""
+        self._finished = False
         self._ended: asyncio.Future[None] | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._tail = b""
@@ -126,8 +132,8 @@ class _Connection(asyncio.Protocol):
         self.exchange = exchange
         self._ended = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
-        self._tail, self._bytes = b"", 0
-        exchange.sent_ns = self.last_byte_ns = monotonic_ns()
+        self._tail, self._bytes, self._finished = b"", 0, False
+        exchange.sent_ns = self.last_byte_ns = self.moved_ns = monotonic_ns()
         self.transport.write(head + body)
 
     async def ended(self) -> None:
@@ -191,6 +197,8 @@ class _Connection(asyncio.Protocol):
             return
         if not exchange.first_byte_ns:
             exchange.first_byte_ns = self._stamp_ns
+        if piece[:1] != b":":
+            self.moved_ns = self._stamp_ns
         exchange.chunks.append((self._stamp_ns, piece))
         self._look_for_end(piece)
         self._bytes += len(piece)
@@ -215,15 +223,30 @@ class _Connection(asyncio.Protocol):
         if exchange is None or exchange.end_ns:
             return
         window = self._tail + piece
-        if b"[DONE]" in window and _END_MARK.search(window):
+        if (b"[DONE]" in window or b"error" in window) and _END_MARK.search(window):
             exchange.end_ns = self._stamp_ns
-            ended = self._ended
-            asyncio.get_running_loop().call_later(OPEN_BODY_GRACE_S, self._close_open_body, ended)
-        self._tail = window[-_END_MARK_REACH:]
+            self._later(OPEN_BODY_GRACE_S, self._close_open_body)
+        elif not self._finished and any(mark in window for mark in _FINISH_MARKS):
+            self._finished = True
+            self._later(FINISHED_GRACE_S, self._close_if_silent)
+        self._tail = window[-_MARK_REACH:]
+
+    def _later(self, delay_s: float, action: Callable[[asyncio.Future[None] | None], None]) -> None:
+        asyncio.get_running_loop().call_later(delay_s, action, self._ended)
 
     def _close_open_body(self, ended: asyncio.Future[None] | None) -> None:
         if ended is self._ended:
             self.finish("marker")
+
+    def _close_if_silent(self, ended: asyncio.Future[None] | None) -> None:
+        """The answer has finished; what follows it has come, or will not."""
+        if ended is not self._ended:
+            return
+        silent_s = (monotonic_ns() - self.last_byte_ns) * 1e-9
+        if silent_s >= FINISHED_GRACE_S:
+            self.finish("marker", at_ns=self.last_byte_ns)
+        else:
+            self._later(FINISHED_GRACE_S - silent_s, self._close_if_silent)
 
 
 class Wire:
@@ -344,7 +367,9 @@ class _SilenceWatch:
         return asyncio.get_running_loop().call_later(delay_s, self._check)
 
     def _check(self) -> None:
-        silent_s = (monotonic_ns() - self._connection.last_byte_ns) * 1e-9
+        connection = self._connection
+        heard_ns = connection.moved_ns if self._how == "abandoned" else connection.last_byte_ns
+        silent_s = (monotonic_ns() - heard_ns) * 1e-9
         left_s = self._limit_s - silent_s
         if left_s > 0:
             self._timer = self._set(left_s)

@@ -27,6 +27,7 @@ from raw_server import (
 )
 
 from headroom_bench.crowd.world import Device, Request
+from headroom_bench.live import wire as wire_module
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.measured import fill_from_wire
 from headroom_bench.live.reading import Reading, read_stream
@@ -388,3 +389,74 @@ async def test_the_request_is_what_http_wants() -> None:
     assert "Authorization: Bearer k" in lines
     assert "Content-Length: 7" in lines
     assert body == b'{"a":1}'
+
+
+async def test_a_token_that_decodes_to_nothing_is_a_first_token() -> None:
+    def counted(n: int, **fields: object) -> bytes:
+        return event({**delta(**fields), "usage": {"prompt_tokens": 5, "completion_tokens": n}})
+
+    events = [counted(1, content=""), *(counted(n + 2, content=f" w{n}") for n in range(9))]
+    tail = event(finish()) + event(usage(5, 10)) + DONE
+    record, _, _ = await measure(stream([*events, tail]))
+    assert record.ok
+    assert near(record.ttft_s, FIRST_S)
+    assert record.stream_events == 10
+    assert record.tpot_s is not None
+    assert near(record.tpot_s, STEP_S)
+
+
+async def test_running_counts_tell_the_tokens_of_the_first_event() -> None:
+    """llama.cpp holds the first token's text back until the second makes it whole."""
+
+    def counted(n: int, text: str) -> bytes:
+        return event({**delta(content=text), "timings": {"predicted_n": n}})
+
+    events = [counted(n + 2, f" w{n}") for n in range(9)]
+    record, _, _ = await measure(stream([*events, event(finish()) + event(usage(5, 10)) + DONE]))
+    assert record.stream_events == 9
+    assert record.tpot_s == pytest.approx(record.itl_mean_s)
+
+
+async def test_an_error_event_before_an_open_body_ends_the_answer() -> None:
+    broken = event({"error": {"message": "boom"}})
+    record, _, exchange = await measure(stream([event(delta(content=" a")), broken], last=(HANG,)))
+    assert record.error_kind == "stream_error"
+    assert exchange.ended == "marker"
+    assert record.e2e_s is not None
+    assert record.e2e_s < FIRST_S + STEP_S + SLACK_S
+
+
+async def test_a_finish_before_an_open_body_without_done_ends_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire_module, "FINISHED_GRACE_S", 0.1)
+    tail = event(finish()) + event(usage(5, 10))
+    record, _, exchange = await measure(
+        stream([*(event(delta(**d)) for d in TEN), tail], last=(HANG,))
+    )
+    assert record.ok
+    assert exchange.ended == "marker"
+    assert near(record.e2e_s, FIRST_S + 10 * STEP_S)
+
+
+async def test_usage_may_come_late_after_the_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_module, "FINISHED_GRACE_S", 0.1)
+    steps = stream([*(event(delta(**d)) for d in TEN), event(finish())], last=())
+    late = [0.06, chunk(b": wait\n\n"), 0.06, chunk(event(usage(5, 10)) + DONE), END]
+    record, _, exchange = await measure([*steps, *late])
+    assert exchange.ended == "complete"
+    assert record.tokens_source == "usage"
+
+
+async def test_keep_alive_comments_do_not_please_a_person() -> None:
+    comments: list[Step] = [step for _ in range(20) for step in (chunk(b":\n\n"), 0.02)]
+    record, _, _ = await measure([HEAD, *comments, HANG], patience_s=0.1)
+    assert record.error_kind == "abandoned"
+    assert near(record.e2e_s, 0.1)
+
+
+async def test_a_buffered_stream_is_flagged() -> None:
+    record, _, _ = await measure([HEAD, FIRST_S, chunk(b"".join(answer(TEN))), END])
+    assert record.buffered is True
+    record, _, _ = await measure(stream(answer(TEN)))
+    assert record.buffered is False

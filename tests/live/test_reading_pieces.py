@@ -1,0 +1,99 @@
+"""However a body is cut into pieces, it says the same, and says it when its pieces have come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_recordings import CAPTURES
+
+from headroom_bench.live.reading import Reading, read_stream
+from headroom_bench.live.sse import stream_events
+from headroom_bench.live.wire import Exchange
+
+STREAMS = sorted(
+    path
+    for pattern in ("llamacpp/*/http/chat_stream*.resp", "vllm/0.32.0/*/chat_stream*.resp")
+    for path in CAPTURES.glob(pattern)
+    if b"text/event-stream" in path.read_bytes() and path.stat().st_size < 20_000
+)
+
+
+def body_of(path: Path) -> bytes:
+    """The body without its chunk framing."""
+    _, _, framed = path.read_bytes().partition(b"\r\n\r\n")
+    body = b""
+    while framed:
+        size, _, rest = framed.partition(b"\r\n")
+        length = int(size or b"0", 16)
+        body, framed = body + rest[:length], rest[length + 2 :]
+    return body
+
+
+def read(pieces: list[bytes]) -> Reading:
+    exchange = Exchange(status=200, headers={"content-type": "text/event-stream"})
+    exchange.chunks = [(number + 1, piece) for number, piece in enumerate(pieces)]
+    *_, reading = read_stream(exchange)
+    return reading
+
+
+def said(reading: Reading) -> tuple[object, ...]:
+    """Everything but the stamps and the running counts between first and last."""
+    counts = reading.token_counts
+    return (
+        reading.text,
+        [channel for _, channel in reading.token_events],
+        counts[:1],
+        counts[-1:],
+        reading.finish_reason,
+        reading.usage,
+        reading.error,
+        reading.nonsense,
+        reading.done_mark,
+    )
+
+
+def cut(body: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted({place % (len(body) + 1) for place in places} | {len(body)})
+    return [body[a:b] for a, b in zip([0, *ends], ends, strict=False) if b > a]
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_byte_by_byte_says_what_event_by_event_says(path: Path) -> None:
+    body = body_of(path)
+    events = [part + b"\n\n" for part in body.split(b"\n\n") if part.strip()]
+    whole = said(read([body]))
+    assert said(read(events)) == whole
+    assert said(read([body[n : n + 1] for n in range(len(body))])) == whole
+
+
+@given(st.sampled_from(STREAMS), st.lists(st.integers(0, 2**31), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_any_cut_says_the_same(path: Path, places: list[int]) -> None:
+    body = body_of(path)
+    reading = read(cut(body, places))
+    assert said(reading) == said(read([body]))
+    stamps = [stamp for stamp, _ in reading.token_events]
+    assert stamps == sorted(stamps)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_any_bytes_are_read_without_raising(pieces: list[bytes]) -> None:
+    assert read(pieces).events == sum(
+        1 for event in stream_events(enumerate(pieces)) if event.data not in (b"", b"[DONE]")
+    )
+
+
+@given(
+    st.lists(st.text(alphabet="ab:é\u2028 ", min_size=1, max_size=8), min_size=1, max_size=6),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.lists(st.integers(0, 2**31), max_size=10),
+)
+def test_events_come_back_whole_with_any_line_end(
+    texts: list[str], line_end: str, places: list[int]
+) -> None:
+    body = "".join(f"data: {text}{line_end}{line_end}" for text in texts).encode()
+    pieces = list(enumerate(cut(body, places)))
+    assert [event.data.decode() for event in stream_events(pieces)] == texts
