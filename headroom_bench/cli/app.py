@@ -15,6 +15,7 @@ from headroom_bench.cli import (
     fetch_model_command,
     inspect_command,
     mock_command,
+    predict_command,
     run_command,
     simulate_command,
 )
@@ -29,6 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run_command.run)
+app.command("predict")(predict_command.predict)
 app.command("simulate")(simulate_command.simulate)
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mock", context_settings=_PASS_ON)(mock_command.mock)

@@ -11,7 +11,7 @@ from typing import Any
 from headroom_bench.box import alpha_of, tokens_a_pass
 from headroom_bench.box.speculation import MEASURED_RATE
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.deployment import BATCH_TOKENS
+from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.memory import Fit, fit
 from headroom_bench.roofline.passes import PassCost, Roofline
@@ -52,6 +52,8 @@ class Question:
     """Accepted / drafted; None: the Tuning article's 0.70 at draft 4."""
     boxes: int = 1
     link: str | None = None
+    kv_unified: bool = False
+    """The slots share one cache: any of them may use the whole."""
     identical: bool = False
     """All users send the same prompt at temperature 0, so they route in lockstep."""
 
@@ -73,7 +75,7 @@ def predict(question: Question) -> dict[str, Any]:
     """
     _check(question)
     deployment, roofline = _priced(question)
-    need = fit(deployment)
+    need = _fit(question, deployment)
     prompt, context = lengths(question)
     served = min(question.users, deployment.slots)
     batch = _decoding(question, roofline, context, served)
@@ -119,10 +121,19 @@ def predict(question: Question) -> dict[str, Any]:
         "confidence": span.confidence,
         "low": per_user * span.low,
         "high": per_user * span.high,
+        "simple_view": dataclasses.asdict(simple_view(deployment, context)),
         "kv_exact": deployment.model.kv_exact,
         "notes": _notes(question, deployment, need, served),
         "sources": _sources(deployment, span),
     }
+
+
+def _fit(question: Question, deployment: Deployment) -> Fit:
+    need = fit(deployment)
+    if not question.kv_unified or deployment.slots == 1:
+        return need
+    alone = fit(dataclasses.replace(deployment, slots=1))
+    return dataclasses.replace(need, max_context_tokens=alone.max_context_tokens)
 
 
 def fit_document(need: Fit) -> dict[str, Any]:
@@ -148,7 +159,7 @@ def lengths(question: Question) -> tuple[int, int]:
 def read_prompt(roofline: Roofline, tokens: int, context: int) -> Prefill:
     """One prompt after `context` cached tokens, in the passes that the box makes of it."""
     seconds, shares = 0.0, dict.fromkeys(("bandwidth", "compute", "overhead"), 0.0)
-    for chunk in _passes(tokens, context, pass_tokens(roofline.deployment)):
+    for chunk in _passes(tokens, context, roofline.deployment.pass_tokens):
         cost = roofline.breakdown(Batch(0, 0, 0, 0, (chunk,)))
         seconds += cost.total_s
         for name, share in _shares(cost).items():
@@ -160,13 +171,8 @@ def prompt_seconds(roofline: Roofline, tokens: int) -> float:
     """The same without the reasons: seconds until the first token of a lone prompt."""
     return sum(
         roofline.pass_s(Batch(0, 0, 0, 0, (chunk,)))
-        for chunk in _passes(tokens, 0, pass_tokens(roofline.deployment))
+        for chunk in _passes(tokens, 0, roofline.deployment.pass_tokens)
     )
-
-
-def pass_tokens(deployment: Deployment) -> int:
-    """Tokens that one pass takes, decodes and prompts together (n_batch, token budget)."""
-    return max(BATCH_TOKENS, deployment.ubatch)
 
 
 def pricer_of(question: Question) -> Roofline:
@@ -242,7 +248,7 @@ def _first_token_s(roofline: Roofline, prompt: int, others: Batch) -> float:
         verify=round(others.verify * share),
         lockstep=max(others.lockstep - 1, 0),
     )
-    room = max(pass_tokens(roofline.deployment) - left - rest.verify, 1)
+    room = max(roofline.deployment.pass_tokens - left - rest.verify, 1)
     return sum(
         roofline.pass_s(dataclasses.replace(rest, chunks=(chunk,)))
         for chunk in _passes(prompt, 0, room)

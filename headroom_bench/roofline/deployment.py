@@ -118,6 +118,11 @@ class Deployment:
 
         return Roofline(self)
 
+    @property
+    def pass_tokens(self) -> int:
+        """Tokens that one pass takes: n_batch, or the token budget that is one run as well."""
+        return max(PASS_TOKENS, self.ubatch)
+
     def weights(self) -> WeightBytes:
         """Bytes of weights by role."""
         return weight_bytes(self.model, self.quant)
@@ -141,6 +146,10 @@ class Deployment:
         )
 
 
+PASS_TOKENS = 2048
+"""Tokens of one pass under llama.cpp, decodes and prompts together (n_batch)."""
+
+
 def default_ubatch(runtime: Runtime, hardware: Hardware) -> int:
     """Prompt tokens a run over the weights, by the runtime's defaults (see its entry)."""
     if runtime.id in ("vllm", "sglang"):
@@ -159,6 +168,11 @@ def quant_of(model: Model, name: str | None, runtime: Runtime) -> Quant:
         return model.stored.quant()
     if quant is None:
         raise UserError(f"{model.name}: how its weights are stored is not known; give --quant")
+    return as_served(quant, runtime)
+
+
+def as_served(quant: Quant, runtime: Runtime) -> Quant:
+    """The format of that name in the files that a runtime takes."""
     if quant.name == "MXFP4" and runtime.id in ("vllm", "sglang", "tensorrt-llm"):
         return find_quant("MXFP4 (safetensors)")
     return quant

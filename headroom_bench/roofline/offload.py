@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headroom_bench.roofline.links import LAYER_SPLIT
 
 if TYPE_CHECKING:
+    from headroom_bench.catalog import Hardware
     from headroom_bench.roofline.deployment import Deployment
 
 HOST_EFFICIENCY = 0.35
@@ -46,12 +49,31 @@ def host_share(deployment: Deployment) -> HostShare:
         return NOTHING
     from headroom_bench.roofline.memory import fit
 
-    need = fit(deployment)
+    need, weights = fit(deployment), deployment.weights()
     missing = (need.total_gb - need.usable_gb) * 1e9
     if missing <= 0:
         return NOTHING
-    weights = deployment.weights()
-    experts = min(missing / weights.routed, 1.0) if weights.routed else 0.0
-    rest = max(missing - weights.routed * experts, 0.0)
-    host = (box.host_bandwidth_gb_s or HOST_GB_S) * 1e9 * HOST_EFFICIENCY
-    return HostShare(min(rest / weights.always_read, 1.0), experts, 1 / host)
+    always, experts = spilled(missing, weights.routed, weights.always_read)
+    return HostShare(float(always), float(experts), host_byte_s(box))
+
+
+def spilled(missing: Any, routed: Any, always_read: Any) -> tuple[Any, Any]:
+    """Shares of the always read weights and of the experts that `missing` bytes are, experts first.
+
+    Floats or arrays.
+    """
+    missing = np.maximum(missing, 0.0)
+    experts = np.minimum(missing / np.maximum(routed, 1.0), 1.0) * (routed > 0)
+    rest = missing - experts * routed
+    return np.minimum(rest / always_read, 1.0), experts
+
+
+def host_byte_s(box: Hardware) -> float:
+    """Seconds a byte from the host's memory."""
+    return 1 / ((box.host_bandwidth_gb_s or HOST_GB_S) * 1e9 * HOST_EFFICIENCY)
+
+
+def has_second_tier(box: Hardware, runtime: str) -> bool:
+    """Whether this runtime (its id) leaves in host memory what the box cannot hold."""
+    one_memory = box.unified or box.architecture.startswith("cpu")
+    return not one_memory and runtime in LAYER_SPLIT

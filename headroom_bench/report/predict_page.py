@@ -1,0 +1,195 @@
+"""A prediction for a reader: what fits, how fast, what bounds it, how sure it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_BOUNDS = {
+    "bandwidth": "memory bandwidth",
+    "compute": "compute",
+    "overhead": "launches and other fixed time",
+}
+_RESULTS = (
+    "fits", "total_gb", "prefill_tok_s", "ttft_s", "decode_tok_s_per_user", "decode_tok_s_total",
+    "low", "high", "decode_bound", "confidence", "error",
+)  # fmt: skip
+_MOST_LEVERS = 4
+
+
+def print_prediction(document: dict[str, Any], console: Console) -> None:
+    """The whole page; a second column where there is something to compare with."""
+    other = document.get("vs")
+    sides = [document, other] if other else [document]
+    console.print(_figures(sides))
+    for side in sides:
+        for note in side["notes"]:
+            name = f"{side['hardware']}: " if other else ""
+            console.print(f"note: {escape(name + note)}")
+    if document["levers"]:
+        console.print()
+        console.print(_levers(document["levers"]))
+    for side in sides:
+        if "table" in side:
+            console.print()
+            console.print(_table(side, document["by"]))
+    console.print()
+    label = "INTERPOLATED: this kind of box was measured with other models"
+    if document["confidence"] != "INTERPOLATED":
+        label = "ESTIMATED: no measurement of this kind of box and use; taken from data sheets"
+    console.print(f"{label}. The range should hold 85 % of measurements.")
+
+
+def _figures(sides: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    for _ in sides:
+        table.add_column(overflow="fold")
+    for name, cells in (
+        ("box", [f"{s['hardware']}, {s['runtime']}, {s['backend']}" for s in sides]),
+        ("model", [f"{s['model']}, {s['quant']}" for s in sides]),
+        ("memory", [_memory(s["fit"]) for s in sides]),
+        ("room", [_room(s["fit"]) for s in sides]),
+        ("prefill", [_prefill(s["prefill"]) for s in sides]),
+        ("first token", [_first_token(s) for s in sides]),
+        ("decode", [_decode(s) for s in sides]),
+        ("one pass", [_pass(s) for s in sides]),
+        ("bandwidth", [_bandwidth(s["bandwidth"]) for s in sides]),
+    ):  # fmt: skip
+        table.add_row(f"[bold]{name}[/bold]", *(escape(cell) for cell in cells))
+    if "patience" in sides[0]:
+        table.add_row("[bold]patience[/bold]", *(_patience(s["patience"]) for s in sides))
+    return table
+
+
+def _memory(fit: dict[str, Any]) -> str:
+    verdict = "fits" if fit["fits"] else "does NOT fit"
+    return (
+        f"{verdict}: {fit['total_gb']:.1f} of {fit['usable_gb']:.1f} GB "
+        f"(weights {fit['weights_gb']:.1f}, KV {fit['kv_gb']:.2f}, other {fit['overhead_gb']:.1f})"
+    )
+
+
+def _room(fit: dict[str, Any]) -> str:
+    return f"{fit['max_context_tokens']:,} tokens a slot, or {fit['max_users']:,} users at this"
+
+
+def _prefill(prefill: dict[str, Any]) -> str:
+    return (
+        f"{_rate(prefill['tok_s'])} tok/s ({_rate(prefill['low'])} to {_rate(prefill['high'])}), "
+        f"bound by {_BOUNDS[prefill['bound']]}"
+    )
+
+
+def _first_token(side: dict[str, Any]) -> str:
+    return f"{_seconds(side['ttft_s'])} for {side['prefill']['prompt_tokens']:,} tokens"
+
+
+def _decode(side: dict[str, Any]) -> str:
+    decode = side["decode"]
+    total = f", {_rate(decode['tok_s_total'])} in total" if decode["users"] > 1 else ""
+    users = f"{decode['users']} users" if decode["users"] > 1 else "one user"
+    return (
+        f"{_rate(decode['tok_s_per_user'])} tok/s ({_rate(side['low'])} to {_rate(side['high'])})"
+        f"{total}, {users} at {decode['context_tokens']:,} tokens, "
+        f"bound by {_BOUNDS[decode['bound']]}"
+    )
+
+
+def _pass(side: dict[str, Any]) -> str:
+    decode = side["decode"]
+    tokens = decode["tokens_per_pass"]
+    drafted = f", {tokens:.2f} tokens a user" if tokens != 1 else ""
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in decode["shares"].items())
+    return (
+        f"{decode['iteration_ms']:.2f} ms, {decode['bytes_per_pass'] / 1e9:.2f} GB, "
+        f"{decode['flops_per_pass'] / 1e9:.0f} GFLOP{drafted} ({shares})"
+    )
+
+
+def _bandwidth(bandwidth: dict[str, Any]) -> str:
+    share = bandwidth["achieved_gb_s"] / bandwidth["spec_gb_s"]
+    return (
+        f"{bandwidth['achieved_gb_s']:.0f} of {bandwidth['spec_gb_s']:.0f} GB/s ({share:.0%}) "
+        "while decoding"
+    )
+
+
+def _patience(patience: dict[str, Any]) -> str:
+    why = "" if patience["limited_by"] == "time" else ", all that it holds"
+    return f"{patience['prompt_tokens']:,} tokens answered within {patience['seconds']:g} s{why}"
+
+
+def _levers(levers: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, title="what would move it", title_justify="left")
+    for name in ("", "change", "tok/s", "gain"):
+        table.add_column(name, justify="right" if name in ("tok/s", "gain") else "left")
+    for what in ("decode", "prefill"):
+        for lever in [each for each in levers if each["what"] == what][:_MOST_LEVERS]:
+            rate, gain = _rate(lever["tok_s"]), f"x{lever['gain']:.2f}"
+            table.add_row(what, escape(lever["change"]), rate, gain)
+    return table
+
+
+def _table(side: dict[str, Any], by: str) -> Table:
+    title = escape(f"{side['hardware']}, by {by}")
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    first = "context" if by == "context" else "users"
+    for name in (first, "memory GB", "prefill", "first token", "per user", "total", "range"):
+        table.add_column(name, justify="right")
+    table.add_column("bound by")
+    for row in side["table"]:
+        table.add_row(
+            f"{row['context_tokens' if by == 'context' else 'users']:,}",
+            f"{row['total_gb']:.1f}" + ("" if row["fits"] else " !"),
+            _rate(row["prefill_tok_s"]),
+            _seconds(row["ttft_s"]),
+            _rate(row["decode_tok_s_per_user"]),
+            _rate(row["decode_tok_s_total"]),
+            f"{_rate(row['low'])}-{_rate(row['high'])}",
+            row["decode_bound"],
+        )
+    return table
+
+
+def grid_csv(answers: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> str:
+    """Rows of a grid with their results, as CSV."""
+    names = list(answers[0][0]) if answers else []
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*names, *_RESULTS], lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for asked, document in answers:
+        writer.writerow({**asked, **_result(document)})
+    return out.getvalue()
+
+
+def _result(document: dict[str, Any]) -> dict[str, Any]:
+    if "error" in document:
+        return {"error": document["error"]}
+    decode = document["decode"]
+    return {
+        "fits": str(document["fit"]["fits"]).lower(),
+        "total_gb": f"{document['fit']['total_gb']:.3f}",
+        "prefill_tok_s": f"{document['prefill']['tok_s']:.2f}",
+        "ttft_s": f"{document['ttft_s']:.4f}",
+        "decode_tok_s_per_user": f"{decode['tok_s_per_user']:.3f}",
+        "decode_tok_s_total": f"{decode['tok_s_total']:.3f}",
+        "low": f"{document['low']:.3f}",
+        "high": f"{document['high']:.3f}",
+        "decode_bound": decode["bound"],
+        "confidence": document["confidence"],
+    }
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e3:.0f} ms" if value < 1 else f"{value:.2f} s"
