@@ -94,6 +94,8 @@ class RequestRecord:
     """Rounds that the persona's script gives this turn."""
     harness_lag_ms: float | None = None
     """Worst lateness of our own event loop while this request was in flight."""
+    suspect: str | None = None
+    """What about this record cannot be; such figures are kept, and told of."""
     valid: bool = True
     """False when the harness was the bottleneck or the request was interrupted by us."""
 

@@ -43,3 +43,18 @@ def _phases(record: RequestRecord, window: int | None) -> list[tuple[Batch, floa
         batch = Batch(n, n * context, n * inside, n if inside == context else 0)
         phases.append((batch, record.tpot_s * record.completion_tokens / n))
     return phases
+
+
+def faster_than_memory(records: Sequence[RequestRecord], roofline: Roofline) -> int:
+    """How many answers came faster than their box can read what a token needs, at the data sheet's
+    bandwidth: an impossible figure, or a wrong box, unless drafting explains it."""
+    peak_bytes_s = roofline.deployment.hardware.bandwidth_gb_s * 1e9
+    count = 0
+    for record in usable(records):
+        context = record.context_depth_tokens
+        if record.decode_tok_s is None or context is None or record.draft_tokens:
+            continue
+        inside = context if roofline.window is None else min(context, roofline.window)
+        read = roofline.breakdown(Batch(1, context, inside, 0)).bytes_read
+        count += record.decode_tok_s * read > peak_bytes_s
+    return count

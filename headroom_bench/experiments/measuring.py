@@ -15,8 +15,9 @@ from headroom_bench.crowd.loop import live_as
 from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary
 from headroom_bench.crowd.world import Request
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.harness import Harness
 from headroom_bench.live.clock import RunClock
-from headroom_bench.live.lag import HarnessHealth, LagWatch
+from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.renderer import Renderer
 from headroom_bench.live.wire import Origin, Wire
 from headroom_bench.live.world import Asking, LiveWorld, Observer
@@ -57,6 +58,7 @@ class MeasurePlan:
     force_lengths: bool
     prompt_kind: str
     connect_timeout_s: float
+    round_trip_s: float | None
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Measured:
     records: list[RequestRecord] = field(default_factory=list)
     ended_s: float = 0.0
     """When the crowd's life ended, the last answer included, on the run's clock."""
-    health: HarnessHealth | None = None
+    harness: Harness = field(default_factory=Harness)
     tally: Tally = field(default_factory=Tally)
 
     def on_sent(self, request: Request) -> None:  # noqa: ARG002
@@ -118,10 +120,13 @@ async def measure(
             when_stoppable(world.stop_now)
             await _live(plan, clock, world, measured, progress, collect)
     finally:
-        measured.health = lag.stop()
+        harness = measured.harness
+        harness.health = lag.stop()
+        harness.connections_opened, harness.in_flight_peak = wire.opened, wire.peak_in_flight
         measured.ended_s = clock.now()
         wire.close()
         await asyncio.to_thread(writer.close)
+        harness.writer_lag_max_s = writer.worst_lag_s
 
 
 def _throttle(max_rps: float | None) -> Throttler | None:
@@ -142,6 +147,7 @@ def _asking(plan: MeasurePlan) -> Asking:
         force_lengths=plan.force_lengths,
         prompt_kind=plan.prompt_kind,
         max_requests=plan.max_requests,
+        round_trip_s=plan.round_trip_s,
     )
 
 

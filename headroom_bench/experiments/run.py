@@ -16,7 +16,9 @@ from typing import Any
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
+from headroom_bench.experiments.bounds import faster_than_memory
 from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
+from headroom_bench.experiments.harness import harness_complaints, harness_figures
 from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import Measured, MeasurePlan, Writing, measure
@@ -25,7 +27,6 @@ from headroom_bench.experiments.serving import serving
 from headroom_bench.judge.verdict import Load
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
-from headroom_bench.live.lag import HarnessHealth
 from headroom_bench.live.probe import (
     Control,
     TargetFacts,
@@ -205,6 +206,7 @@ async def _measured(
         force_lengths=options.force_lengths,
         prompt_kind=options.prompt_kind,
         connect_timeout_s=options.connect_timeout_s,
+        round_trip_s=2 * _one_way_s(state) or None,
     )
     observers = (exporter,) if exporter is not None else ()
     with state.progress(goal, state.clock.now) as progress:
@@ -306,15 +308,24 @@ def _conclude(state: _State) -> RunOutcome:
         state.warnings.append("interrupted before anything was measured")
     elif deployment is None and records:
         state.warnings.append(_why_no_prediction(state))
+    if deployment is not None:
+        impossible = faster_than_memory(records, deployment.pricer())
+        if impossible:
+            state.warnings.append(
+                f"{impossible} answers came faster than {deployment.hardware.name} can read "
+                f"{deployment.model.name} at {deployment.quant.name} from its memory: is that what "
+                "runs there, or does it draft?"
+            )
     window = Window(state.options.warmup_s, measured.ended_s)
+    harness = _harness(state)
     summary = build_summary(
         _head(state),
         ours,
         theirs,
         {name: persona.target for name, persona in state.options.crowd.personas().items()},
         window,
-        _harness(measured.health, records),
-        [*state.warnings, *_complaints(records)],
+        harness,
+        [*state.warnings, *harness_complaints(harness, records), *_complaints(records)],
     )
     status = "interrupted" if state.interrupt.happened else "complete"
     summary["status"] = status
@@ -375,12 +386,6 @@ def _naming(state: _State) -> Naming:
 def _complaints(records: list[RequestRecord]) -> list[str]:
     """What the reader has to know before believing the figures."""
     found = []
-    spoilt = sum(1 for r in records if not r.valid and r.error_kind != "interrupted")
-    if spoilt:
-        found.append(
-            f"{spoilt} of {len(records)} requests are left out of the figures: this machine was "
-            "too late to measure them"
-        )
     estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
     if estimated:
         found.append(f"{estimated} answers came without usage: their tokens are counted by events")
@@ -397,18 +402,9 @@ def _complaints(records: list[RequestRecord]) -> list[str]:
     return found
 
 
-def _harness(health: HarnessHealth | None, records: list[RequestRecord]) -> dict[str, Any]:
-    figures = asdict(health) if health is not None else {}
-    ended = [record for record in records if record.error_kind != "interrupted"]
-    share = sum(1 for record in ended if record.valid) / len(ended) if ended else None
-    return {
-        "lag_p99_ms": None,
-        "cpu_share": None,
-        **figures,
-        "transport": "httptools",
-        "valid_share": share,
-        "valid": share is None or share >= 0.95,
-    }
+def _harness(state: _State) -> dict[str, Any]:
+    measured = state.measured
+    return harness_figures(measured.harness, measured.records, state.options.time_scale)
 
 
 def _head(state: _State) -> dict[str, Any]:
@@ -451,5 +447,5 @@ def _manifest(state: _State, status: str, error: str | None = None) -> dict[str,
         },
         "target_facts": state.facts.as_row() if state.facts else None,
         "prediction_lengths": "as measured, by request_id",
-        "harness": _harness(state.measured.health, state.measured.records),
+        "harness": _harness(state),
     }

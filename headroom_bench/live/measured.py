@@ -118,6 +118,22 @@ def _ttfv(
     return None if seen is None else seen - sent_s + device.before_s + device.after_s
 
 
+def suspicion(record: RequestRecord, round_trip_s: float | None) -> str | None:
+    """What about a record cannot be, in words; None where nothing is odd.
+
+    TTFT below a round trip: something nearer than the server answered. Fewer tokens than events:
+    the server's count is wrong. More cached than prompt tokens: likewise.
+    """
+    if round_trip_s is not None and record.ttft_s is not None and record.ttft_s < round_trip_s / 2:
+        return "TTFT below a round trip"
+    tokens, events = record.completion_tokens, record.stream_events
+    if tokens is not None and events is not None and tokens < events:
+        return "fewer tokens than events"
+    if (record.cached_tokens or 0) > (record.prompt_tokens or 0):
+        return "more cached than prompt tokens"
+    return None
+
+
 def to_answer(request: Request, record: RequestRecord) -> Answer:
     """What the person gets to know."""
     sent_s, end_s = record.sent_s or record.started_at_s, record.end_s or record.started_at_s

@@ -264,6 +264,9 @@ class Wire:
         self.connect_timeout_s = connect_timeout_s
         self.silence_timeout_s = silence_timeout_s
         self._ssl = ssl_context or (ssl.create_default_context() if origin.tls else None)
+        self.opened = 0
+        """Connections that were made."""
+        self.peak_in_flight = 0
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
 
@@ -291,6 +294,7 @@ class Wire:
             exchange.end_ns = monotonic_ns()
             return exchange
         self._busy.add(connection)
+        self.peak_in_flight = max(self.peak_in_flight, len(self._busy))
         connection.send(exchange, self._head(path, headers, len(body)), body)
         if on_sent is not None:
             on_sent(exchange)
@@ -326,6 +330,7 @@ class Wire:
             exchange.ended, exchange.problem = "connect_failed", str(why)
             return None
         exchange.connected_ns = monotonic_ns()
+        self.opened += 1
         return connection
 
     def _head(self, path: str, headers: Mapping[str, str], length: int) -> bytes:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headroom_bench.crowd.world import Answer, Request, Stopped
-from headroom_bench.live.clock import RunClock
+from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import CHAT_PATH, chat_body
 from headroom_bench.live.lag import LagWatch
-from headroom_bench.live.measured import fill_from_wire, to_answer
+from headroom_bench.live.measured import fill_from_wire, suspicion, to_answer
 from headroom_bench.live.reading import Reading, read_stream
 from headroom_bench.live.renderer import Renderer
 from headroom_bench.live.wire import Exchange, Wire
 from headroom_bench.records import RequestRecord
 
-PARSE_SLICE_S = 0.0005
+PARSE_SLICE_NS = 500_000
 """Longest stretch of parsing before the event loop gets its turn."""
 
 LAG_ALLOWED_MS = 10.0
@@ -58,6 +58,8 @@ class Asking:
     headers: Mapping[str, str] = field(default_factory=dict)
     force_lengths: bool = False
     prompt_kind: str = "distinct"
+    round_trip_s: float | None = None
+    """The smallest round trip to the server that was seen before the run, life time."""
     max_requests: int | None = None
 
 
@@ -219,6 +221,7 @@ class LiveWorld:
         record.harness_lag_ms = lag_ms
         allowed_ms = max(LAG_ALLOWED_MS, LAG_ALLOWED_SHARE * 1e3 * (record.ttft_s or 0.0))
         record.valid = lag_ms <= allowed_ms and exchange.ended != "interrupted"
+        record.suspect = suspicion(record, self._asking.round_trip_s)
 
 
 def _wake(woken: asyncio.Future[None]) -> None:
@@ -228,11 +231,10 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 async def _parse(exchange: Exchange) -> Reading:
     """Reads an ended exchange in slices, so that other streams are stamped on time."""
-    loop = asyncio.get_running_loop()
-    slice_ends_s = loop.time() + PARSE_SLICE_S
+    slice_ends_ns = monotonic_ns() + PARSE_SLICE_NS  # the loop's own time stands still meanwhile
     reading = Reading()
     for reading in read_stream(exchange):  # noqa: B007  (the last one is the whole)
-        if loop.time() > slice_ends_s:
+        if monotonic_ns() > slice_ends_ns:
             await asyncio.sleep(0)
-            slice_ends_s = loop.time() + PARSE_SLICE_S
+            slice_ends_ns = monotonic_ns() + PARSE_SLICE_NS
     return reading

@@ -136,9 +136,11 @@ def _print_totals(summary: Figures, console: Console) -> None:
     )
     console.print(line, highlight=False)
     if harness.get("lag_p99_ms") is not None:
+        times = harness.get("headroom_times")
+        far = f" ({times:.0f} times this load would fill it)" if times else ""
         console.print(
-            f"client: {harness['lag_p99_ms']:.2f} ms late at p99, "
-            f"{harness['cpu_share']:.0%} of a core, carried by {harness['transport']}",
+            f"client: {harness['lag_p99_ms']:.1f} ms late at p99, "
+            f"{harness['cpu_share']:.0%} of a core{far}, carried by {harness['transport']}",
             style="dim",
             highlight=False,
         )

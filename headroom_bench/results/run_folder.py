@@ -6,11 +6,12 @@ import json
 import queue
 import re
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from headroom_bench.errors import UserError
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
@@ -82,6 +83,13 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.")[:60] or "unnamed"
 
 
+class _Entry(NamedTuple):
+    line: bytes
+    times: bytes
+    done: Future[None]
+    queued_at_s: float
+
+
 class RecordWriter:
     """Appends request records and event times through a thread, so that no disk wait is measured.
 
@@ -102,9 +110,9 @@ class RecordWriter:
             except OSError as why:
                 self._close_files()
                 raise _unwritable(why) from None
-        self._queue: queue.SimpleQueue[tuple[bytes, bytes, Future[None]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self.worst_lag_s = 0.0
+        """Longest that a record waited until it was with the operating system."""
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="record-writer", daemon=True)
         self._thread.start()
@@ -113,22 +121,23 @@ class RecordWriter:
         """Queues a record; the future is done when it is with the operating system."""
         line = (compact_json(record.as_row()) + "\n").encode()
         done: Future[None] = Future()
-        self._queue.put((line, token_times.encode(record.request_id, event_times_s), done))
+        times = token_times.encode(record.request_id, event_times_s)
+        self._queue.put(_Entry(line, times, done, time.monotonic()))
         return done
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            line, times, done = item
+        while (entry := self._queue.get()) is not None:
             try:
-                self._requests.write(line)
+                self._requests.write(entry.line)
                 self._requests.flush()
-                self._tokens.write(times)
+                self._tokens.write(entry.times)
                 self._tokens.flush()
             except OSError as why:
                 self._failure = why
-                done.set_exception(_unwritable(why))
+                entry.done.set_exception(_unwritable(why))
             else:
-                done.set_result(None)
+                entry.done.set_result(None)
+            self.worst_lag_s = max(self.worst_lag_s, time.monotonic() - entry.queued_at_s)
 
     def close(self) -> None:
         """Waits until everything is written.
