@@ -40,6 +40,8 @@ def _options(argv: list[str] | None) -> MockOptions:
         if not key:
             raise UserError(f"--api-key-env: the environment has no {key_env}")
     given["ctx"] = parse_size(given["ctx"], "--ctx")
+    if given["max_len"] is not None:
+        given["max_len"] = parse_size(given["max_len"], "--max-len")
     given["faults"] = tuple(given["faults"])
     given["ping_s"] = given["ping_s"] or None
     if given["runtime"] is None:
@@ -64,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--slots", type=int, default=default.slots)
     add("--ctx", default=str(default.ctx), help="tokens of the whole server: 32768, 32Ki, 32k")
     add("--ubatch", type=int, help="the runtime's default, if not given")
+    longest = "tokens of one sequence where all share one memory (vllm, sglang, --kv-unified)"
+    add("--max-len", help=longest)
+    add("--kv-unified", action="store_true", help="llamacpp: the slots share one memory")
+    add("--draft", type=int, default=0, metavar="N", help="tokens drafted a pass")
+    add("--max-queue", type=int, help="requests that may wait; others get 503")
     add("--kv-k", default=default.kv_k)
     add("--kv-v", default=default.kv_v)
     add("--swa-full", action="store_true")

@@ -12,10 +12,12 @@ from aiohttp import web
 from headroom_bench.errors import UserError, unknown_name
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.pricer import Pricer
+from mock_server.designs import design_of
 from mock_server.dialect import Dialect
 from mock_server.dialects.registry import DIALECTS
 from mock_server.facts import facts_of
-from mock_server.faults import Fault, parse_faults
+from mock_server.fault_list import parse_faults
+from mock_server.faults import Fault
 from mock_server.front import Front
 from mock_server.logs import Lines, Log
 from mock_server.options import MAX_BODY_BYTES, MockOptions
@@ -41,12 +43,11 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
     """
     if options.dialect not in DIALECTS:
         raise unknown_name("dialect", options.dialect, DIALECTS)
-    if options.slots < 1 or options.ctx < options.slots:
-        raise UserError(f"{options.slots} slots cannot share a context of {options.ctx} tokens")
     if options.time_scale <= 0 or options.loading_s < 0:
         raise UserError("time_scale must be above 0, loading_s not below")
     if options.reasoning < 0 or options.stream_interval < 1:
         raise UserError("reasoning must not be below 0, stream_interval not below 1")
+    design = design_of(options)
     deployment = _deployment(options)
     front = Front(options, facts_of(deployment))
     dialect = front.dialect = DIALECTS[options.dialect](front)
@@ -63,8 +64,7 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
         log, close_lines = _log(options, dialect, stream, lambda: service.wall.life_s())
         service = Service(
             price,
-            options.slots,
-            options.ctx_per_slot,
+            design,
             options.time_scale,
             log,
             truth,

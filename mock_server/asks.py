@@ -39,6 +39,10 @@ class Ask:
     wanted_function: str | None = None
     draw: str = ""
     """Equal prompts with equal draws get equal text."""
+    greedy: bool = False
+    """Temperature 0."""
+    alone: bool = False
+    """The server answers it with no other beside it."""
     cache_prompt: bool = True
     progress: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -49,9 +53,10 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(raw, parse_constant=_no_constant)
     except RecursionError:
-        raise RefusedError("json", "too deeply nested", at=0) from None
+        raise RefusedError("json", "too deeply nested", at=0, said="too deeply nested") from None
     except ValueError as why:
-        raise RefusedError("json", str(why), at=getattr(why, "pos", 0)) from None
+        said = getattr(why, "msg", str(why))
+        raise RefusedError("json", str(why), at=getattr(why, "pos", 0), said=said) from None
     if not isinstance(parsed, dict):
         told = f"the body must be a JSON object, but is {kind_of(parsed)}"
         raise RefusedError("type", told, field="", wanted="object", value=parsed)
@@ -120,6 +125,10 @@ def one_choice(body: dict[str, Any]) -> None:
         raise RefusedError("value", told, field="n", value=body["n"])
 
 
+def is_greedy(body: dict[str, Any]) -> bool:
+    return number(body, "temperature") == 0
+
+
 def draw_of(body: dict[str, Any], request_name: str) -> str:
     """At temperature 0, or where none is given, equal prompts get equal answers; above it each
     request draws anew, or by its `seed`."""
@@ -154,7 +163,7 @@ def offered_functions(body: dict[str, Any]) -> tuple[tuple[dict[str, Any], ...],
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             told = f"Missing tool function: {json.dumps(tool)}"
-            raise RefusedError("failed", f"Failed to parse tools: {told}", field="tools")
+            raise RefusedError("tools", f"Failed to parse tools: {told}", field="tools")
         functions.append(function)
     choice = body.get("tool_choice") or "auto"
     named = choice.get("function") if isinstance(choice, dict) else None

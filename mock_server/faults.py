@@ -8,11 +8,9 @@ answer (`event`) and then on their bytes (`piece`); each stream has instances of
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Literal
-
-from headroom_bench.errors import UserError, unknown_name
 
 HEADER = "X-Mock-Fault"
 """Request header that adds faults to one request: names with arguments, separated by commas."""
@@ -32,8 +30,6 @@ class Item:
     """Wall seconds to wait before it."""
     then: Then = ""
     """After it: end the body well, close, reset, or say nothing more."""
-    as_is: bool = False
-    """No fault touches its bytes any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,11 @@ class Fault:
         return [item]
 
     def ended(self) -> list[Item]:
-        """What is sent at the end of the body, after everything else."""
+        """Events that were held back until the last one."""
+        return []
+
+    def closed(self) -> list[Item]:
+        """What is sent at the end of the body, after every event."""
         return []
 
     def piece(self, item: Item) -> list[Item]:
@@ -100,39 +100,6 @@ def known(kind: type[Fault]) -> type[Fault]:
 def arguments_of(kind: type[Fault]) -> list[tuple[str, Any]]:
     """Name and default of each argument."""
     return [(f.name, f.default) for f in fields(kind) if f.init and f.default is not MISSING]
-
-
-def parse_fault(text: str) -> Fault:
-    """Raises `UserError` for an unknown name, too many arguments, or one that is no number."""
-    name, *given = text.strip().split(":")
-    kind = CATALOG.get(name)
-    if kind is None:
-        raise unknown_name("fault", name, CATALOG, "; `--list-faults` shows them all")
-    taken = arguments_of(kind)
-    if len(given) > len(taken):
-        form = ":".join([name, *(argument.upper() for argument, _ in taken)])
-        raise UserError(f"fault {text!r} has too many arguments; it is {form}")
-    values: dict[str, Any] = {}
-    for (argument, default), word in zip(taken, given, strict=False):
-        values[argument] = _number(text, argument, word, type(default))
-    return kind(**values)
-
-
-def parse_faults(texts: Sequence[str]) -> list[Fault]:
-    """Each text may hold several, separated by commas. Raises as `parse_fault`."""
-    names = [name for text in texts for name in text.split(",") if name.strip()]
-    return [parse_fault(name) for name in names]
-
-
-def _number(text: str, argument: str, word: str, kind: type) -> float | int:
-    try:
-        value: float | int = kind(word)
-    except ValueError:
-        wanted = "whole number" if kind is int else "number"
-        raise UserError(f"fault {text!r}: {argument} must be a {wanted}, not {word!r}") from None
-    if not 0 <= value < 1e9:
-        raise UserError(f"fault {text!r}: {argument} must be from 0 to 1e9")
-    return value
 
 
 # --- what an event says -----------------------------------------------------------------------

@@ -49,9 +49,10 @@ class FaultyStream(Stream):
             return
         items = self._taken_apart(data)
         bearing = [item for item in items if brings_token(item)] or items
-        for item in bearing[: tokens - 1] if len(bearing) >= tokens else ():
-            item.tokens = 1
-            tokens -= 1
+        if 1 < tokens <= len(bearing):
+            for item in bearing[-tokens:-1]:
+                item.tokens = 1
+            tokens = 1
         bearing[-1].tokens = tokens
         for fault in self._faults:
             items = [made for item in items for made in fault.event(item)]
@@ -60,6 +61,9 @@ class FaultyStream(Stream):
     async def finish(self) -> None:
         for fault in self._faults:
             self._put(self._after(fault))
+        last = [item for fault in self._faults for item in fault.closed()]
+        for item in sorted(last, key=lambda item: bool(item.then)):
+            self._waiting.put_nowait(item)
         self._waiting.put_nowait(None)
         if self._sender is not None:
             await self._sender
@@ -69,11 +73,7 @@ class FaultyStream(Stream):
         """What `fault` still held, having passed the faults that come after it."""
         items = fault.ended()
         for later in self._faults[self._faults.index(fault) + 1 :]:
-            items = [
-                made
-                for item in items
-                for made in (later.event(item) if item.data is not None else [item])
-            ]
+            items = [made for item in items for made in later.event(item)]
         return items
 
     def reset(self) -> None:
@@ -83,7 +83,8 @@ class FaultyStream(Stream):
 
     def _put(self, items: Iterable[Item]) -> None:
         for item in items:
-            self._waiting.put_nowait(item)
+            for piece in self._pieces(item):
+                self._waiting.put_nowait(piece)
         if self._waiting.qsize() > _MOST_WAITING:
             self.reset()
 
@@ -93,8 +94,7 @@ class FaultyStream(Stream):
                 item = await self._waiting.get()
                 if item is None:
                     return
-                for piece in self._pieces(item):
-                    await self._send_one(piece)
+                await self._send_one(item)
         except asyncio.CancelledError:
             return
 
@@ -126,7 +126,7 @@ class FaultyStream(Stream):
         if item.data is not None:
             item.raw = self._framed(item.data)
         pieces = [item]
-        if item.raw and not item.as_is:
+        if item.raw:
             for fault in self._faults:
                 pieces = [made for piece in pieces for made in fault.piece(piece)]
         return pieces

@@ -157,6 +157,10 @@ class Front:
         plain = any(isinstance(fault, RequestFault) and fault.plain for fault in faults)
         job = self._job(ask, name, segments, room, request, faults)
         job.cut_tokens = cut_tokens
+        most = self.options.max_queue
+        if most is not None and self.service.waiting >= most:
+            busy = "server busy, please try again.  maximum pending requests exceeded"
+            raise RefusedError("failed", busy, status=503)
         if not prompt_tokens:
             job.answer, job.slot = NOTHING, 0
         if ask.stream and not plain and (room > 0 or not prompt_tokens):
@@ -183,6 +187,8 @@ class Front:
             wanted_tokens=wanted,
             reply=WholeReply(),
             wants_progress=ask.progress,
+            greedy=ask.greedy,
+            alone=ask.alone,
             settings=ask.settings,
             route=request.path,
             told_id=request.headers.get("X-Request-Id", "")[:200],

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from headroom_bench.errors import UserError
 from mock_server.dialect import Dialect
-from mock_server.faults import Fault, Setting, parse_fault, parse_faults
+from mock_server.fault_list import parse_fault, parse_faults
+from mock_server.faults import Fault, Setting
 from mock_server.jobs import Job
 from mock_server.refusals import RefusedError
 from mock_server.request_faults import Moment, Queue, RequestFault

@@ -44,6 +44,10 @@ class Job:
     """What was asked for; the context may hold less."""
     reply: Reply
     wants_progress: bool = False
+    greedy: bool = False
+    """Temperature 0."""
+    alone: bool = False
+    """The server runs it with no other beside it."""
     settings: dict[str, object] = field(default_factory=dict)
     """How it was asked for, as `/slots` tells it."""
     route: str = ""
@@ -68,6 +72,9 @@ class Job:
     processed: int = 0
     sampled_at: float = 0.0
     sampled_tokens: int = 0
+    preemptions: int = 0
+    drafted: int = 0
+    accepted: int = 0
     truncated: bool = False
     gone: bool = False
     """The asker hung up."""

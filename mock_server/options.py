@@ -34,6 +34,15 @@ class MockOptions:
     slots: int = 4
     ctx: int = 32768
     """Context of the whole server, split over the slots."""
+    max_len: int | None = None
+    """Tokens of one sequence where all share one pool (vllm, sglang, `kv_unified`); None: a slot's
+    share, or with `kv_unified` all."""
+    kv_unified: bool = False
+    """llamacpp: the slots share one memory, which kills every request when it is full."""
+    draft: int = 0
+    """Tokens drafted a pass (speculative decoding)."""
+    max_queue: int | None = None
+    """Requests that may wait; others are turned away with 503."""
     ubatch: int | None = None
     """Prompt tokens a run over the weights; None: the runtime's default."""
     kv_k: str = "f16"
@@ -79,4 +88,6 @@ class MockOptions:
 
     @property
     def ctx_per_slot(self) -> int:
-        return context_per_slot(self.ctx, self.slots)
+        if self.max_len is not None:
+            return self.max_len
+        return self.ctx if self.kv_unified else context_per_slot(self.ctx, self.slots)

@@ -62,12 +62,6 @@ class Segmenter:
         """The segment of a prompt that no template touches."""
         return [self._segment(PROMPT_ROLE, text, 0)]
 
-    def of_pieces(self, pieces: Sequence[bytes]) -> Segment:
-        """The segment of a raw prompt that is cut into its tokens already."""
-        name = content_id(PROMPT_ROLE, b"\x1f".join(pieces).decode("utf-8", "replace"))
-        blocks = _blocks(PROMPT_ROLE, pieces)
-        return Segment(PROMPT_ROLE, PROMPT_ROLE, "prose", name, len(pieces), blocks)
-
     def _segment(self, role: str, text: str, added: int) -> Segment:
         name = content_id(role, text)
         key = f"{name}/{added}"

@@ -15,6 +15,7 @@ Reason = Literal[
     "loading",
     "route",  # no such route
     "model",  # no such model
+    "tools",  # a tool is no function
     "unsupported",
     "failed",  # the server gave up
 ]

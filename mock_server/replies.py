@@ -6,10 +6,8 @@ import asyncio
 
 from mock_server.dialect import Voice
 from mock_server.jobs import Job
-from mock_server.service import Service
+from mock_server.service import KV_EXHAUSTED, Service
 from mock_server.stream import Stream
-
-KV_EXHAUSTED = "Context size has been exceeded."
 
 
 class StreamReply:

@@ -7,7 +7,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headroom_bench.box import Box, BoxRequest, Event, Served
+from headroom_bench.box import (
+    POOL_EXHAUSTED,
+    TOO_LONG,
+    Box,
+    BoxDesign,
+    BoxRequest,
+    Event,
+    Served,
+)
 from headroom_bench.roofline.pricer import Pricer
 from mock_server.jobs import Job, Outcome
 from mock_server.logs import Log
@@ -19,6 +27,8 @@ SAMPLE_S = 3.0
 """In-flight lines of the journal come at most this often."""
 SAMPLE_TOKENS = 100
 """An answer has no in-flight line before so many tokens."""
+KV_EXHAUSTED = "Context size has been exceeded."
+"""llama.cpp's message when a memory that all slots share is full."""
 _WATCH_S = 1.0
 """Life seconds between two looks at prompts that are being read."""
 _PROGRESS_WALL_S = 0.02
@@ -35,6 +45,8 @@ class Totals:
     generated_tokens: int = 0
     generation_s: float = 0.0
     longest_tokens: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(slots=True)
@@ -46,22 +58,23 @@ class _Seat:
 
 
 class Service:
-    """One server. To be made inside a running event loop. Raises ValueError for sizes below 1."""
+    """One server. To be made inside a running event loop."""
 
     def __init__(
         self,
         pricer: Pricer,
-        slots: int,
-        ctx_per_slot: int,
+        design: BoxDesign,
         time_scale: float,
         log: Log,
         truth: Truth,
         dialect: str,
     ) -> None:
-        self.box = Box(pricer, slots, ctx_per_slot, leap=False)
+        self.box = Box.of(pricer, design, leap=False)
         self.wall = Wall(self.box, time_scale, self._on_events, self._on_cancelled)
-        self.slots = slots
-        self.ctx_per_slot = ctx_per_slot
+        self.slots = design.parallel
+        self.ctx_per_slot = design.ctx
+        self.room_tokens = design.pool_tokens or design.parallel * design.ctx
+        """What all sequences can hold together."""
         self.totals = Totals()
         self.jobs: dict[str, Job] = {}
         self.unix_s = b"%d" % int(time.time())
@@ -74,7 +87,7 @@ class Service:
         self._time_scale = time_scale
         self._posted = 0
         self._graphs_reused = 0
-        self._seats = [_Seat() for _ in range(slots)]
+        self._seats = [_Seat() for _ in range(design.parallel)]
         self._watch: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
         if log.every_s is not None:
@@ -87,8 +100,17 @@ class Service:
         job.arrived_at = self.wall.box_s()
         job.task = self._next_task()
         self.jobs[job.id] = job
-        answer_id = content_id("assistant", job.answer.said_back())
-        self.wall.submit(BoxRequest(job.id, job.segments, job.wanted_tokens, answer_id))
+        self.wall.submit(
+            BoxRequest(
+                job.id,
+                job.segments,
+                job.wanted_tokens,
+                content_id("assistant", job.answer.said_back()),
+                kind="prose" if job.answer.call is None else "tool_call",
+                greedy=job.greedy,
+                alone=job.alone,
+            )
+        )
 
     def hang_up(self, job: Job) -> None:
         """The asker is gone. A job that is over is left alone."""
@@ -152,9 +174,14 @@ class Service:
                 continue
             only_tokens = False
             if event.kind == "admitted":
-                job.admitted_at = event.at
+                if not job.preemptions:
+                    job.admitted_at = event.at
+            elif event.kind == "preempted":
+                job.preemptions += 1
+                job.slot = -1
             elif event.kind == "cached":
-                job.cached = event.n
+                if not job.preemptions:
+                    job.cached = event.n
                 seats = self._seats_taken() if seats is None else seats
                 self._seat(job, seats)
             elif event.kind == "first_token":
@@ -163,7 +190,7 @@ class Service:
             elif event.kind == "finished":
                 self._finish(job, event.reason == "length")
             elif event.kind == "rejected":
-                self._reject(job)
+                self._reject(job, event.reason)
         if batch:
             self.log.passed(batch)
         if only_tokens:  # the batch was the same, so its compute graph was used again
@@ -194,7 +221,7 @@ class Service:
         seat = self._seats[slot]
         job.slot_held, job.slot_used_us = seat.held_tokens, seat.last_used_us
         self.log.seated(job)
-        if not job.gone:
+        if not job.gone and not job.preemptions:
             job.reply.admitted(job)
         self._watch_later()
 
@@ -204,6 +231,10 @@ class Service:
 
     def _finish(self, job: Job, truncated: bool) -> None:
         job.truncated = truncated
+        served = self.box.served(job.id)
+        job.drafted, job.accepted = served.drafted, served.accepted
+        self.totals.drafted += served.drafted
+        self.totals.accepted += served.accepted
         self.log.done(job, self._graphs_reused)
         totals = self.totals
         totals.prompt_tokens += job.read_tokens
@@ -216,10 +247,17 @@ class Service:
         if not job.gone:
             job.reply.finished(job)
 
-    def _reject(self, job: Job) -> None:
-        message = too_long(job.prompt_tokens, self.ctx_per_slot)
+    def _reject(self, job: Job, reason: str) -> None:
+        message = "the server is busy"
+        if reason == TOO_LONG:
+            message = too_long(job.prompt_tokens, self.ctx_per_slot)
+        elif reason == POOL_EXHAUSTED:
+            message = KV_EXHAUSTED
         self.log.failed(job.task, message)
-        self._drop(job, "failed")
+        if job.slot < 0:
+            self._drop(job, "failed")
+        else:
+            self._release(job, "failed")
         if not job.gone:
             job.reply.failed(job, message)
 

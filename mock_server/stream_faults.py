@@ -293,9 +293,13 @@ class UsageInFinish(Fault):
 
 
 class _Usage(Fault):
-    """Changes the last usage."""
+    """Changes usage wherever it stands."""
+
+    keeps_timings: ClassVar[bool] = False
 
     def event(self, item: Item) -> list[Item]:
+        if isinstance(item.data, dict) and not self.keeps_timings:
+            item.data.pop("timings", None)
         if isinstance(item.data, dict) and isinstance(item.data.get("usage"), dict):
             self.change(item.data)
         return [item]
@@ -311,6 +315,7 @@ class UsageNullChoices(_Usage):
 
     name = "usage-null-choices"
     reading = "used"
+    keeps_timings = True
 
     def change(self, data: dict[str, object]) -> None:
         if data.get("choices") == []:
@@ -327,7 +332,6 @@ class UsageZero(_Usage):
 
     def change(self, data: dict[str, object]) -> None:
         data["usage"] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-        data.pop("timings", None)
 
 
 @known
@@ -337,6 +341,7 @@ class UsageHalf(_Usage):
 
     name = "usage-half"
     reading = "taken as told, with a warning that the prompt was cut"
+    keeps_timings = True
 
     def change(self, data: dict[str, object]) -> None:
         told = data["usage"]
@@ -354,7 +359,6 @@ class UsageWords(_Usage):
 
     def change(self, data: dict[str, object]) -> None:
         data["usage"] = {"prompt_tokens": "Indeterminate", "completion_tokens": "Indeterminate"}
-        data.pop("timings", None)
 
 
 # --- how events are written -------------------------------------------------------------------
@@ -534,8 +538,8 @@ class OneWrite(Fault):
         self.tokens += item.tokens
         return []
 
-    def ended(self) -> list[Item]:
-        return [Item(raw=self.held, tokens=self.tokens, as_is=True)]
+    def closed(self) -> list[Item]:
+        return [Item(raw=self.held, tokens=self.tokens)]
 
 
 @known
@@ -556,8 +560,8 @@ class Gzip(Fault):
         item.raw = self.packer.compress(item.raw) + self.packer.flush(zlib.Z_SYNC_FLUSH)
         return [item]
 
-    def ended(self) -> list[Item]:
-        return [Item(raw=self.packer.flush(zlib.Z_FINISH), as_is=True)]
+    def closed(self) -> list[Item]:
+        return [Item(raw=self.packer.flush(zlib.Z_FINISH))]
 
 
 # --- how it breaks ----------------------------------------------------------------------------
@@ -580,8 +584,9 @@ class _Break(Fault):
         self.broken = True
         return self.breaking(item)
 
-    def ended(self) -> list[Item]:
-        return [] if self.broken else self.breaking(Item())
+    def closed(self) -> list[Item]:
+        """An answer that was too short for it breaks at its end."""
+        return [] if self.broken else [Item(then="end")]
 
     at_once: ClassVar[bool] = False
     """It breaks right after the last token that is let through, not at the one after it."""
@@ -694,21 +699,20 @@ class HalfEvent(_Break):
 @known
 @dataclass
 class RandomReset(_Break):
-    """A SHARE of the requests is reset, each after a random number of tokens below 20."""
+    """A SHARE of the requests is reset, each after a random number of tokens below 10."""
 
     name = "random-reset"
     reading = "those failed as reset, the others untouched"
     share: float = 0.1
+    drawn: bool = field(default=False, init=False)
 
     def event(self, item: Item) -> list[Item]:
-        if not self.broken and self.left == 0:
+        if not self.drawn:
+            self.drawn = True
             chance = self.chance()
             struck = chance.random() < self.share
-            self.left = chance.randrange(1, 20) if struck else 1 << 30
+            self.left = chance.randrange(10) if struck else 1 << 30
         return super().event(item)
-
-    def ended(self) -> list[Item]:
-        return []
 
     def breaking(self, _: Item, /) -> list[Item]:
         return [Item(then="reset")]
@@ -746,5 +750,5 @@ class NeverCloses(Fault):
     name = "never-closes"
     reading = "a success that ends at `[DONE]`; the connection is not used again"
 
-    def ended(self) -> list[Item]:
+    def closed(self) -> list[Item]:
         return [Item(then="hang")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mock_server.jobs import Job
 
@@ -25,6 +25,15 @@ class Timings:
     """From the first token to the last."""
     predicted_per_token_ms: float
     predicted_per_second: float
+    draft_n: int
+    draft_n_accepted: int
+
+    def as_sent(self) -> dict[str, float | int]:
+        """Drafts are told only where there were any."""
+        told = asdict(self)
+        if not self.draft_n:
+            del told["draft_n"], told["draft_n_accepted"]
+        return told
 
 
 def timings(job: Job, *, over_all: bool = False) -> Timings:
@@ -49,4 +58,6 @@ def timings(job: Job, *, over_all: bool = False) -> Timings:
         predicted_ms=predicted_ms,
         predicted_per_token_ms=predicted_ms / steps if steps else 0.0,
         predicted_per_second=1e3 / predicted_ms * steps if steps and predicted_ms else 0.0,
+        draft_n=job.drafted,
+        draft_n_accepted=job.accepted,
     )

@@ -29,6 +29,7 @@ _STATUS = {
     "too_large": (413, "invalid_request_error"),
     "too_long": (400, "exceed_context_size_error"),
     "unsupported": (501, "not_supported_error"),
+    "tools": (500, "server_error"),
     "failed": (500, "server_error"),
 }
 """Status and type of an error by its reason; 400 `invalid_request_error` for the others."""
@@ -107,7 +108,8 @@ class LlamaCpp:
 
     def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions) -> LlamaCppLog:
         name, slots = options.model_name, options.slots
-        return LlamaCppLog(lines, clock, self._build, name, slots, options.ctx_per_slot)
+        ctx, unified = options.ctx_per_slot, options.kv_unified
+        return LlamaCppLog(lines, clock, self._build, name, slots, ctx, unified)
 
     # --- generation ---------------------------------------------------------------------------
 
@@ -115,8 +117,8 @@ class LlamaCpp:
         front = self._front
         body = await front.body(request)
         name = front.name("chatcmpl-")
-        ask = parse_ask(body, name, tools=True)
         segments = front.segmenter.chat(asks.parse_messages(body))
+        ask = parse_ask(body, name, tools=True)
         voice = Chat(
             front.service,
             self._build,

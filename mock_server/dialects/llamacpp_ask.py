@@ -30,6 +30,7 @@ def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
         functions=() if endless else functions,
         wanted_function=wanted,
         draw=asks.draw_of(body, name),
+        greedy=asks.is_greedy(body),
         cache_prompt=asks.flag(body, "cache_prompt", True),
         progress=asks.flag(body, "return_progress") and stream,
         settings=settings,

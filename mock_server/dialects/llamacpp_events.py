@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -36,7 +35,7 @@ class _LlamaVoice(Voice):
         return event({"error": {"code": 500, "message": message, "type": "server_error"}})
 
     def _timings(self, job: Job) -> dict[str, Any]:
-        return asdict(timings(job, over_all=self._build.rate_over_all))
+        return timings(job, over_all=self._build.rate_over_all).as_sent()
 
     def _usage(self, job: Job) -> dict[str, Any]:
         told: dict[str, Any] = {

@@ -25,6 +25,7 @@ class LlamaCppLog(Log):
         model_file: str,
         slots: int,
         ctx_per_slot: int,
+        kv_unified: bool = False,
     ) -> None:
         super().__init__(lines, clock)
         self._build = build
@@ -32,6 +33,7 @@ class LlamaCppLog(Log):
         self._model_file = model_file
         self._slots = slots
         self._ctx = ctx_per_slot
+        self._unified = kv_unified
 
     # --- the server ---------------------------------------------------------------------------
 
@@ -53,7 +55,8 @@ class LlamaCppLog(Log):
             self.write("main: model loaded")
             self.write(f"main: server is listening on {url}")
             return
-        shape = f"n_slots = {self._slots}, n_ctx_slot = {self._ctx}, kv_unified = 'false'"
+        unified = "true" if self._unified else "false"
+        shape = f"n_slots = {self._slots}, n_ctx_slot = {self._ctx}, kv_unified = '{unified}'"
         self._server("I", "load_model", f"initializing, {shape}")
         self._server("I", "init", "model loaded")
         self._server("I", "init", f"listening on {url}")
@@ -119,12 +122,22 @@ class LlamaCppLog(Log):
             f"({_rates(t.predicted_per_token_ms, t.predicted_per_second)})",
             f"      total time = {_cost(t.prompt_ms + t.predicted_ms, t.prompt_n + t.predicted_n)}",
         ]
+        counts = f"({job.accepted:5d} accepted / {job.drafted:5d} generated)"
+        share = job.accepted / job.drafted if job.drafted else 0.0
         if self._old:
+            if job.drafted:
+                lines.append(f"draft acceptance rate = {share:.5f} {counts}")
             self._slot("print_timing", job.slot, job.task, "")
             for line in lines:
                 self.write(line)
             return
-        for line in [*lines, f"   graphs reused = {graphs_reused:10d}"]:
+        lines.append(f"   graphs reused = {graphs_reused:10d}")
+        if job.drafted:
+            steps = max(1, job.generated - 1 - job.accepted)
+            mean = f", mean len = {1 + job.accepted / steps:5.2f}"
+            mean = mean if self._build.journal == "J8" else ""
+            lines.append(f"draft acceptance = {share:.5f} {counts}{mean}")
+        for line in lines:
             self._slot("print_timing", job.slot, job.task, line)
 
     def released(self, job: Job) -> None:

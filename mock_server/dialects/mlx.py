@@ -102,7 +102,7 @@ class Mlx(OpenAi):
 
     def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:
         ask = super().asked(body, name, tools=tools)
-        return replace(ask, progress=ask.stream)
+        return replace(ask, progress=ask.stream, alone=body.get("seed") is not None)
 
     def log(self, lines: Lines, clock: Callable[[], float], _: MockOptions, /) -> Log:
         return MlxLog(lines, clock)

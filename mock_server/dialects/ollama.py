@@ -11,13 +11,7 @@ from aiohttp import web
 
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
-from mock_server.dialects.ollama_cut import (
-    KEPT_AT_START,
-    Cut,
-    fit_chat,
-    fit_text,
-    left_after_cut,
-)
+from mock_server.dialects.ollama_cut import Cut, fit
 from mock_server.dialects.ollama_events import NativeVoice, OllamaChat, now
 from mock_server.dialects.ollama_log import OllamaLog
 from mock_server.dialects.openai import OpenAi
@@ -91,11 +85,9 @@ class Ollama(OpenAi):
         ask = self._native_ask(body, options, name)
         functions, wanted = asks.offered_functions(body)
         ask = replace(ask, functions=functions, wanted_function=wanted)
-        messages = asks.parse_messages(body)
         ctx = self._ctx(options)
-        keep = asks.whole(options, "num_keep") or KEPT_AT_START
-        cut = fit_chat(front.segmenter, messages, ctx, keep)
-        return await self._native(request, body, ask, cut, ctx, keep, chat=True, name=name)
+        cut = fit(front.segmenter.chat(asks.parse_messages(body)), ctx)
+        return await self._native(request, body, ask, cut, ctx, chat=True, name=name)
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         front = self._front
@@ -108,14 +100,14 @@ class Ollama(OpenAi):
         name = front.name("ollama-")
         ask = self._native_ask(body, options, name)
         ctx = self._ctx(options)
-        keep = asks.whole(options, "num_keep") or KEPT_AT_START
+        system = asks.text(body, "system")
+        messages = [("system", system)] if system else []
         if asks.flag(body, "raw"):
-            cut = fit_text(front.segmenter, prompt, ctx, keep)
+            segments = front.segmenter.raw(prompt)
         else:
-            system = asks.text(body, "system")
-            messages = [("system", system)] if system else []
-            cut = fit_chat(front.segmenter, [*messages, ("user", prompt)], ctx, keep)
-        return await self._native(request, body, ask, cut, ctx, keep, chat=False, name=name)
+            segments = front.segmenter.chat([*messages, ("user", prompt)])
+        cut = fit(segments, ctx)
+        return await self._native(request, body, ask, cut, ctx, chat=False, name=name)
 
     async def _native(
         self,
@@ -124,12 +116,11 @@ class Ollama(OpenAi):
         ask: Ask,
         cut: Cut,
         ctx: int,
-        keep: int,
         *,
         chat: bool,
         name: str,
     ) -> web.StreamResponse:
-        self._tell_cut(body, cut, ctx, keep)
+        self._tell_cut(body, cut, ctx)
         load_s = await self._load(ctx)
         voice = NativeVoice(self._front, chat=chat, load_s=load_s)
         return await self._front.answer(
@@ -143,9 +134,9 @@ class Ollama(OpenAi):
         name = front.name("chatcmpl-", 3)
         name += front.name("-", 20)  # the real ids are short, and ours must be unique
         ctx = front.service.ctx_per_slot
-        cut = fit_chat(front.segmenter, asks.parse_messages(body), ctx, KEPT_AT_START)
+        cut = fit(front.segmenter.chat(asks.parse_messages(body)), ctx)
         ask = self.asked(body, name, tools=True)
-        self._tell_cut(body, cut, ctx, KEPT_AT_START)
+        self._tell_cut(body, cut, ctx)
         await self._load(ctx)
         voice = self.chat_voice(front, ask, name)
         lost = cut.lost_tokens
@@ -167,6 +158,7 @@ class Ollama(OpenAi):
             stream=asks.flag(body, "stream", True),
             thinking=None if think is None else bool(think),
             draw=asks.draw_of(options, name),
+            greedy=asks.is_greedy(options),
         )
 
     def _ctx(self, options: dict[str, Any]) -> int:
@@ -175,20 +167,20 @@ class Ollama(OpenAi):
         asked = asks.whole(options, "num_ctx")
         return most if asked is None or asked < 1 else min(asked, most)
 
-    def _tell_cut(self, body: dict[str, Any], cut: Cut, ctx: int, keep: int) -> None:
+    def _tell_cut(self, body: dict[str, Any], cut: Cut, ctx: int) -> None:
         """Journals what was thrown away, or refuses where the request forbids it."""
         if not cut.lost_tokens:
             return
-        prompt_tokens = cut.lost_tokens + sum(segment.tokens for segment in cut.segments)
+        prompt_tokens, left = cut.prompt_tokens, cut.prompt_tokens - cut.lost_tokens
         if not asks.flag(body, "truncate", True):
             told = f"the input length exceeds the context length ({prompt_tokens} > {ctx})"
             raise RefusedError("value", told, field="truncate", value=False)
         log = self._front.service.log
         assert isinstance(log, OllamaLog)
-        if cut.dropped:
-            log.dropped(cut.dropped)
         if cut.runner_cut:
-            log.cut(ctx, prompt_tokens, keep, left_after_cut(ctx))
+            log.cut(ctx, prompt_tokens, 0, left)
+        else:
+            log.dropped(cut.lost_tokens)
 
     async def _load(self, ctx: int) -> float:
         """Waits while the model is loaded for another context length. Returns life seconds."""

@@ -1,20 +1,12 @@
-"""Ollama's silent cut: what is thrown away of a prompt that does not fit, HTTP 200 all the same.
-
-A chat loses its oldest messages (system messages stay) until the rest fits. Where a single message
-is still too long, the runner keeps the first tokens and the end, `num_ctx / 2 + 2` in all.
-"""
+"""Ollama's silent cut: what is thrown away of a prompt that does not fit, HTTP 200 all the same."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headroom_bench.box import BoxRequest
+from headroom_bench.box.overflow import cut_to_fit
 from headroom_bench.segments import Segment, total_tokens
-from mock_server.asks import Message
-from mock_server.prompts import Segmenter, render
-from mock_server.tokens import split
-
-KEPT_AT_START = 4
-"""`num_keep` where the request does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,46 +14,21 @@ class Cut:
     """A prompt that fits."""
 
     segments: list[Segment]
-    lost_tokens: int
-    dropped: int = 0
-    """Whole messages that are gone."""
+    prompt_tokens: int
+    """Before the cut."""
     runner_cut: bool = False
-    """The runner cut inside a message."""
+    """What was left was still too long, so the runner cut inside a message."""
+
+    @property
+    def lost_tokens(self) -> int:
+        return self.prompt_tokens - total_tokens(self.segments)
 
 
-def left_after_cut(ctx: int) -> int:
-    """Tokens that a prompt has once the runner has cut it for a context of `ctx`."""
-    return ctx // 2 + 2
-
-
-def fit_chat(segmenter: Segmenter, messages: list[Message], ctx: int, keep: int) -> Cut:
-    """The chat, cut for a context of `ctx` tokens."""
-    whole = segmenter.chat(messages)
-    if total_tokens(whole) <= ctx:
-        return Cut(whole, 0)
-    system = [message for message in messages if message[0] == "system"]
-    others = [message for message in messages if message[0] != "system"]
-    for dropped in range(1, len(others)):
-        kept = segmenter.chat([*system, *others[dropped:]])
-        if total_tokens(kept) <= ctx:
-            return Cut(kept, total_tokens(whole) - total_tokens(kept), dropped)
-    last = [*system, *others[-1:]]
-    cut = _cut_text(segmenter, render(last), ctx, keep)
-    lost = total_tokens(whole) - total_tokens(cut)
-    return Cut(cut, lost, max(0, len(others) - 1), runner_cut=True)
-
-
-def fit_text(segmenter: Segmenter, text: str, ctx: int, keep: int) -> Cut:
-    """The raw prompt, cut for a context of `ctx` tokens."""
-    whole = segmenter.raw(text)
-    if total_tokens(whole) <= ctx:
-        return Cut(whole, 0)
-    cut = _cut_text(segmenter, text, ctx, keep)
-    return Cut(cut, total_tokens(whole) - total_tokens(cut), runner_cut=True)
-
-
-def _cut_text(segmenter: Segmenter, text: str, ctx: int, keep: int) -> list[Segment]:
-    pieces = split(text)
-    left = left_after_cut(ctx)
-    keep = min(max(0, keep), left - 1)
-    return [segmenter.of_pieces([*pieces[:keep], *pieces[keep - left :]])]
+def fit(segments: list[Segment], ctx: int) -> Cut:
+    """The prompt, cut by the box's rule for a context of `ctx` tokens."""
+    before = total_tokens(segments)
+    if before < ctx:
+        return Cut(segments, before)
+    kept = list(cut_to_fit(BoxRequest("", tuple(segments), 0, ""), ctx))
+    whole = {id(segment) for segment in segments}
+    return Cut(kept, before, any(id(segment) not in whole for segment in kept))

@@ -37,9 +37,10 @@ class OllamaLog(LlamaCppLog):
         counts = f"limit={limit} prompt={prompt_tokens} keep={kept} new={left}"
         self._slog("WARN", "runner.go:153", f'"truncating input prompt" {counts}')
 
-    def dropped(self, messages: int) -> None:
-        """The chat route threw whole messages away."""
-        self._slog("DEBUG", "prompt.go:60", f'"truncating input messages" truncated={messages}')
+    def dropped(self, tokens: int) -> None:
+        """The chat route threw whole messages of so many tokens away."""
+        told = '"truncating input messages which exceed context length"'
+        self._slog("DEBUG", "prompt.go:60", f"{told} truncated={tokens}")
 
     def answered(self, client: str, method: str, path: str, status: int, took_s: float) -> None:
         when = time.strftime("%Y/%m/%d - %H:%M:%S")

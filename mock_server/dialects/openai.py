@@ -49,6 +49,7 @@ def parse_ask(
         include_usage=asks.flag(stream_options, "include_usage"),
         thinking=_thinking(body),
         draw=asks.draw_of(body, name),
+        greedy=asks.is_greedy(body),
     )
 
 

@@ -102,7 +102,7 @@ class Sglang(OpenAi):
         return {"error": told | {"param": None, "code": 500}}
 
     def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log:
-        return SglangLog(lines, clock, options.slots * options.ctx_per_slot)
+        return SglangLog(lines, clock, max(options.ctx, options.ctx_per_slot))
 
     async def _health(self, _: web.Request) -> web.StreamResponse:
         return web.Response()
@@ -117,7 +117,7 @@ class Sglang(OpenAi):
         told: dict[str, Any] = {"model_path": front.model, "served_model_name": front.model}
         told |= {"context_length": front.service.ctx_per_slot, "version": "0.5.23"}
         told["max_running_requests"] = front.options.slots
-        tokens = front.options.slots * front.service.ctx_per_slot
+        tokens = front.service.room_tokens
         return self._front.json(request, told | {"max_total_num_tokens": tokens})
 
     async def _metrics(self, _: web.Request) -> web.StreamResponse:
@@ -127,7 +127,7 @@ class Sglang(OpenAi):
         service, totals = front.service, front.service.totals
         service.wall.catch_up()
         held = sum(view.held_tokens for view in service.box.snapshot().slots if view.request_id)
-        room = service.slots * service.ctx_per_slot
+        room = service.room_tokens
         read = totals.prompt_tokens + totals.cached_tokens
         rows = {
             "prompt_tokens_total": ("counter", read),

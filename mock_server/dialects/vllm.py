@@ -7,7 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
+from headroom_bench.segments import Segment, total_tokens
 from mock_server import asks
+from mock_server.asks import ENDLESS_TOKENS, Ask
 from mock_server.dialects.openai import OpenAi
 from mock_server.dialects.vllm_events import VllmChat, VllmCompletion
 from mock_server.dialects.vllm_log import VllmLog
@@ -108,7 +110,7 @@ class Vllm(OpenAi):
         return _error(message, "InternalServerError", None, 500)
 
     def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log:
-        return VllmLog(lines, clock, options.slots * options.ctx_per_slot)
+        return VllmLog(lines, clock, max(options.ctx, options.ctx_per_slot))
 
     # --- generation ---------------------------------------------------------------------------
 
@@ -136,6 +138,7 @@ class Vllm(OpenAi):
         name = self.chat_name()
         segments = front.segmenter.chat(asks.parse_messages(body))
         ask = self.asked(body, name, tools=True)
+        self._check_fits(ask, segments)
         voice = VllmChat(front, ask, name, **self._manner(body))
         salted = self._salted(body, segments)
         return await front.answer(request, ask, salted, voice, name=name)
@@ -153,7 +156,16 @@ class Vllm(OpenAi):
         ask = self.asked(body, name, tools=False)
         voice = VllmCompletion(front, ask, name, **self._manner(body))
         segments = self._salted(body, front.segmenter.raw(text))
+        self._check_fits(ask, segments)
         return await front.answer(request, ask, segments, voice, name=name)
+
+    def _check_fits(self, ask: Ask, segments: list[Segment]) -> None:
+        """The prompt and all of the answer that is asked for must fit. Raises `RefusedError`."""
+        ctx, prompt = self._front.service.ctx_per_slot, total_tokens(segments)
+        wanted = ask.tokens if ask.limited and ask.tokens < ENDLESS_TOKENS else 1
+        if prompt + wanted > ctx:
+            told = f"{prompt} and {wanted} tokens do not fit"
+            raise RefusedError("too_long", told, prompt_tokens=prompt, ctx=ctx)
 
     def _manner(self, body: dict[str, Any]) -> dict[str, Any]:
         """How often events come, and what they carry."""
@@ -165,7 +177,7 @@ class Vllm(OpenAi):
             "ids": asks.flag(body, "return_token_ids"),
         }
 
-    def _salted(self, body: dict[str, Any], segments: list[Any]) -> list[Any]:
+    def _salted(self, body: dict[str, Any], segments: list[Segment]) -> list[Segment]:
         """Prompts with different salts share nothing in the cache."""
         salt = asks.text(body, "cache_salt")
         return segments if salt is None else list(uncached(segments, f"salt {salt}"))
@@ -218,9 +230,11 @@ def _validation(why: RefusedError) -> dict[str, Any]:
     field, value = why.told.get("field"), why.told.get("value")
     where = f"body.{field}" if field else "body"
     if why.reason == "json":
-        where = f"body.{why.told['at']}"
+        where, cause = f"body.{why.told['at']}", why.told["said"]
         said = "'msg': 'JSON decode error', 'input': '<dict of 0 items>'"
-        found = f"{{'type': 'json_invalid', 'loc': '{where}', {said}, 'ctx': {{'error': '{why}'}}}}"
+        found = (
+            f"{{'type': 'json_invalid', 'loc': '{where}', {said}, 'ctx': {{'error': '{cause}'}}}}"
+        )
     elif why.reason == "missing":
         size = len(value) if isinstance(value, dict) else 0
         said = f"'msg': 'Field required', 'input': '<dict of {size} items>'"

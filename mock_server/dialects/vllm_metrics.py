@@ -151,15 +151,13 @@ class VllmMetrics:
         add["request_max_num_generation_tokens"](job.generated)
         add["request_params_n"](1)
         add["request_params_max_tokens"](job.wanted_tokens)
-        add["request_num_preemptions"](0)
+        add["request_num_preemptions"](job.preemptions)
         add["request_prefill_kv_computed_tokens"](job.read_tokens)
 
     def text(self) -> str:
-        """Prometheus text. A paged memory's preemptions and its pages are not modelled: the box
-        gives each sequence room of its own, so `kv_cache_usage_perc` is held over room."""
+        """Prometheus text."""
         service = self._service
-        held = sum(view.held_tokens for view in service.box.snapshot().slots if view.request_id)
-        room = service.slots * service.ctx_per_slot
+        usage, room = service.box.usage, service.room_tokens
         named = f'model_name="{self._model}"'
         lines: list[str] = []
 
@@ -169,13 +167,16 @@ class VllmMetrics:
 
         gauge("num_requests_running", service.running)
         gauge("num_requests_waiting", service.waiting)
-        gauge("kv_cache_usage_perc", held / room)
+        gauge("kv_cache_usage_perc", service.box.snapshot().memory_share or 0.0)
         gauge("prefix_cache_queries_total", self._read + self._cached, "counter")
         gauge("prefix_cache_hits_total", self._cached, "counter")
-        gauge("num_preemptions_total", 0, "counter")
+        gauge("num_preemptions_total", usage.preempted, "counter")
         gauge("prompt_tokens_total", self._read + self._cached, "counter")
         gauge("prompt_tokens_cached_total", self._cached, "counter")
         gauge("generation_tokens_total", self._generated, "counter")
+        if service.box.design.speculation is not None:
+            gauge("spec_decode_num_draft_tokens_total", usage.drafted, "counter")
+            gauge("spec_decode_num_accepted_tokens_total", usage.accepted, "counter")
         lines.append("# TYPE vllm:prompt_tokens_by_source_total counter")
         by_source = dict(zip(_SOURCES, (self._read, self._cached, 0), strict=True))
         for source, count in by_source.items():

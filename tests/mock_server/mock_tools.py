@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +18,9 @@ from headroom_bench.roofline.pricer import Batch
 from mock_server.app import serve
 from mock_server.options import MockOptions
 
-CAPTURES = Path(__file__).parents[1] / "captures/llamacpp/b11549/http"
+CAPTURES = Path(__file__).parents[1] / "captures"
+LLAMACPP = "llamacpp/b11549/http"
+VLLM = "vllm/0.32.0/http"
 
 
 @dataclass(frozen=True)
@@ -82,20 +85,40 @@ class Recorded:
         return b"".join(self.writes)
 
 
-def recorded(name: str) -> Recorded:
-    head, _, body = (CAPTURES / f"{name}.resp").read_bytes().partition(b"\r\n\r\n")
+def recorded(name: str, folder: str = LLAMACPP) -> Recorded:
+    head, _, body = (CAPTURES / folder / f"{name}.resp").read_bytes().partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = [(key, value.strip()) for key, _, value in (line.partition(":") for line in lines)]
-    chunked = ("Transfer-Encoding", "chunked") in headers
+    chunked = any(key.lower() == "transfer-encoding" for key, _ in headers)
     writes = list(_chunks(body)) if chunked else [body]
     return Recorded(int(first.split()[1]), headers, writes)
 
 
-def asked(name: str) -> tuple[str, str, bytes]:
+def asked(name: str, folder: str = LLAMACPP) -> tuple[str, str, bytes]:
     """Method, path and body of a recorded request."""
-    head, _, body = (CAPTURES / f"{name}.req").read_bytes().partition(b"\r\n\r\n")
+    head, _, body = (CAPTURES / folder / f"{name}.req").read_bytes().partition(b"\r\n\r\n")
     method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
     return method, path, body
+
+
+async def replay(
+    url: str, name: str, folder: str = LLAMACPP
+) -> tuple[int, list[tuple[str, str]], list[bytes]]:
+    """Sends a recorded request byte by byte the same; gives status, headers, chunks."""
+    method, path, body = asked(name, folder)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url + path, data=body or None) as answer,
+    ):
+        chunks: list[bytes] = []
+        part = b""
+        async for data, whole in answer.content.iter_chunks():
+            part += data
+            if whole and part:  # the last chunk is empty
+                chunks.append(part)
+                part = b""
+        headers = [(key.decode(), value.decode()) for key, value in answer.raw_headers]
+        return answer.status, headers, [*chunks, part] if part else chunks
 
 
 def _chunks(body: bytes) -> Iterator[bytes]:

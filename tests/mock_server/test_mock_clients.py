@@ -15,8 +15,6 @@ from typing import Any
 import aiohttp
 import openai
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from mock_tools import Flat, chat, events, running
 
 from headroom_bench.errors import UserError
@@ -239,63 +237,6 @@ async def test_tokens_and_detokenize_agree() -> None:
             assert (await answer.json())["tokens_evaluated"] == len(ids) == count(text)
     assert pieces[0]["piece"] == "Hello"
     assert [piece["piece"] for piece in pieces if not isinstance(piece["piece"], str)]
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=6,
-)
-fields = ["messages", "prompt", "content", "tokens", "max_tokens", "n_predict", "n", "seed"]
-fields += ["stream", "stream_options", "stop", "tools", "temperature", "cache_prompt"]
-fields += ["return_progress", "timings_per_token", "with_pieces"]
-good = {"messages": chat()["messages"], "prompt": "word", "content": "word", "max_tokens": 2}
-bodies = st.one_of(
-    st.dictionaries(st.sampled_from(fields), json_values, max_size=5).map(
-        lambda given: json.dumps({"max_tokens": 2} | given).encode()
-    ),
-    st.tuples(st.sampled_from(fields), json_values).map(
-        lambda pair: json.dumps(good | {pair[0]: pair[1]}).encode()
-    ),
-    json_values.map(lambda value: json.dumps(value).encode()),
-    st.binary(max_size=40),
-)
-routes = st.sampled_from(
-    [CHAT, "/v1/completions", "/completion", "/tokenize", "/detokenize", "/apply-template"]
-)
-
-
-def test_whatever_is_sent_is_answered_in_json() -> None:
-    @given(routes, bodies)
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-    def ask(route: str, body: bytes) -> None:
-        loop.run_until_complete(one(route, body))
-
-    async def one(route: str, body: bytes) -> None:
-        async with session.post(url + route, data=body) as answer:
-            told = await answer.read()
-            assert answer.status in (200, 400), told
-            if answer.content_type == "text/event-stream":
-                assert events(told)
-            else:
-                assert isinstance(json.loads(told), dict)
-
-    loop = asyncio.new_event_loop()
-    server = running(Flat(0.00001), slots=2, ctx=4096)
-    url = loop.run_until_complete(server.__aenter__())
-    session = loop.run_until_complete(_session())
-    try:
-        ask()
-        for hard in (b"[" * 100_000, b'{"max_tokens":1e999,"prompt":"x"}', b'{"n":' + b"9" * 4000):
-            loop.run_until_complete(one("/completion", hard))
-    finally:
-        loop.run_until_complete(session.close())
-        loop.run_until_complete(server.__aexit__(None, None, None))
-        loop.close()
-
-
-async def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession()
 
 
 async def test_a_body_that_is_too_big_is_refused() -> None:

@@ -7,7 +7,7 @@ import json
 
 import aiohttp
 import pytest
-from mock_tools import asked, events, recorded, running, shape
+from mock_tools import events, recorded, replay, running, shape
 
 STREAMS = [
     "chat_stream",
@@ -37,24 +37,6 @@ WHOLE = [
     "tokenize",
     "apply_template",
 ]
-
-
-async def replay(url: str, name: str) -> tuple[int, list[tuple[str, str]], list[bytes]]:
-    """Sends a recorded request byte by byte the same; gives status, headers, chunks."""
-    method, path, body = asked(name)
-    async with (
-        aiohttp.ClientSession() as session,
-        session.request(method, url + path, data=body or None) as answer,
-    ):
-        chunks: list[bytes] = []
-        part = b""
-        async for data, whole in answer.content.iter_chunks():
-            part += data
-            if whole and part:  # the last chunk is empty
-                chunks.append(part)
-                part = b""
-        headers = [(key.decode(), value.decode()) for key, value in answer.raw_headers]
-        return answer.status, headers, [*chunks, part] if part else chunks
 
 
 def without_lengths(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
