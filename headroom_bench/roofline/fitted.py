@@ -113,7 +113,11 @@ OF_RUNTIME: Mapping[str, _Values] = {
 """Family of runtimes -> values, status, source."""
 
 OF_BACKEND: Mapping[str, _Values] = {
-    "cuda": ({"kv_copy": 1.0}, "fitted", "seed1: Gemma 4, GLM-4.7-Flash, Qwen3.6 with q8_0 caches"),
+    "cuda": (
+        {"kv_copy": 1.0, "latent_attention_efficiency": 0.9},
+        "fitted",
+        "seed1, b10851: Gemma 4, GLM-4.7-Flash, Qwen3.6 at 64k with f16 and q8_0 caches",
+    ),
     "rocm": ({"kv_copy": 1.0}, "assumed", "shares CUDA's kernels"),
     "vulkan": (
         {"tile_tokens": 32.0, "expert_tiles": 1.0, "expert_16bit_share": 0.31},
@@ -146,7 +150,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "expert_bandwidth_share": 0.993, "kv_bandwidth_share": 0.83, "overhead_s": 0.000987,
         "linear_layer_s": 0.000111, "batch_layer_s": 0.000129, "compute_efficiency": 0.315,
         "kquant_compute_share": 0.967, "fp4_compute_share": 0.92, "attention_efficiency": 0.38,
-        "expert_half_tokens": 13.5, "token_share": 0.0169, "latent_attention_efficiency": 0.0858,
+        "expert_half_tokens": 13.5, "token_share": 0.0169,
         "bits8_compute_share": 0.782, "linear_token_s": 6.44e-06,
     }, Spread(0.11, 0.08, 0.21, 0.1, 0.21, 0.21),
         "ggspark26, gbrep, jethac, prglm, prmmv, seed1, spkmmvq: 348 rows, 12 models, 2026"),
@@ -217,7 +221,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "overhead_s": 1.02e-3, "linear_layer_s": 1.20e-4, "expert_batch_s": 7.0e-5,
         "compute_efficiency": 0.88, "kquant_compute_share": 0.792, "bits16_compute_share": 1.18,
         "attention_efficiency": 0.502, "expert_half_tokens": 88.4,
-        "decode_attention_efficiency": 0.901, "latent_attention_efficiency": 0.467,
+        "decode_attention_efficiency": 0.901,
     }, Spread(0.33, 0.22, 0.37, 0.60, 0.41, 0.80),
         "club, lot3090, misc, q38mtp, scorebd, ubsweep, xj24: GeForce, 92 rows, 11 models"),
     ("rtx-a6000", "llama.cpp", "cuda"): Fit({
@@ -309,5 +313,11 @@ BUILD_CHANGES: tuple[BuildChange, ...] = (
         ("cuda",),
         {"fp4_compute_share": 0.82, "expert_batch_s": 3.5},
         "ggspark25, lhlvs against ggspark26: gpt-oss prompts, and from 1 to 2 sequences",
+    ),
+    BuildChange(
+        10_000,
+        ("cuda",),
+        {"latent_attention_efficiency": 0.095},
+        "ggspark26 (b7941) against seed1 (b10851): GLM-4.7-Flash at depth; where between is open",
     ),
 )

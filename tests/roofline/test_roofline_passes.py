@@ -68,21 +68,34 @@ def test_one_by_one_and_all_at_once_agree(case: str, seqs: list[int], k: int) ->
     np.testing.assert_allclose(at_once, one_by_one, rtol=1e-12)
 
 
+def same_kernels(case: str, *batches: Batch) -> bool:
+    """Whether all batches are on one side of the switch from vector to matrix kernels, where a
+    larger batch may take less time."""
+    switch = pricer(case).coefficients.vector_tokens
+    sizes = [batch.decodes + sum(part.tokens for part in batch.chunks) for batch in batches]
+    return all(size > switch for size in sizes) or all(size <= switch for size in sizes)
+
+
 @unhurried
 @given(cases, contexts, st.integers(0, 60_000), st.lists(chunk, max_size=3))
 def test_more_work_never_takes_less_time(
     case: str, seqs: list[int], more: int, chunks: list[Chunk]
 ) -> None:
     price = pricer(case).pass_s
-    before = price(batch_of(case, seqs, tuple(chunks)))
+    batch = batch_of(case, seqs, tuple(chunks))
+    before = price(batch)
     slack = before * 1e-12
-    assert price(batch_of(case, [*seqs, 0], tuple(chunks))) > before
+    crowded = batch_of(case, [*seqs, 0], tuple(chunks))
+    assert price(crowded) > before or not same_kernels(case, batch, crowded)
     assert price(batch_of(case, [seqs[0] + more, *seqs[1:]], tuple(chunks))) >= before - slack
-    assert price(batch_of(case, seqs, (*chunks, Chunk(1, more)))) > before
+    prompted = batch_of(case, seqs, (*chunks, Chunk(1, more)))
+    assert price(prompted) > before or not same_kernels(case, batch, prompted)
     if chunks:
         longer = Chunk(chunks[0].tokens + 1, chunks[0].context_tokens)
         deeper = Chunk(chunks[0].tokens, chunks[0].context_tokens + more)
-        assert price(batch_of(case, seqs, (longer, *chunks[1:]))) > before
+        grown = batch_of(case, seqs, (longer, *chunks[1:]))
+        # A prompt one token longer may leave a last piece of fewer tokens than vector kernels take.
+        assert price(grown) > before - slack or not same_kernels(case, batch, grown)
         assert price(batch_of(case, seqs, (deeper, *chunks[1:]))) >= before - slack
 
 

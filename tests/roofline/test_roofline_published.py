@@ -109,16 +109,5 @@ def test_short_prompts_are_read_slower_than_long_ones() -> None:
     assert prefill_tok_s(priced, 2048, 65_536) < rates[-1]
 
 
-@pytest.mark.parametrize(
-    ("model", "quant", "gain"),
-    [("Qwen2.5-Coder-7B-Instruct", "Q8_0", 20.2), ("gpt-oss-120b", "MXFP4", 5.75)],
-)
-def test_what_32_users_gain_over_one(model: str, quant: str, gain: float) -> None:
-    # Series ggspark25 and ggspark26 at 512 tokens of context.
-    priced = pricer(model, SPARK, quant)
-    gained = decode_tok_s(priced, 32, 528) / decode_tok_s(priced, 1, 528)
-    assert gained == pytest.approx(gain, rel=0.25)
-
-
 def test_a_small_model_on_two_cores() -> None:
     assert 50 <= decode_tok_s(pricer("SmolLM2-135M", "cpu-2core", "Q4_1"), 1, 128) <= 70
