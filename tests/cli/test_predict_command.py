@@ -1,0 +1,207 @@
+"""`headroom-bench predict` as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headroom_bench.cli.app import run_app
+
+SPARK = ["predict", "--hardware", "dgx-spark", "--model", "gpt-oss-120b", "--quant", "MXFP4"]
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert run_app([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run_app(list(words)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    return told.err
+
+
+def test_the_contracts_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, *SPARK)
+    keys = "hardware model quant runtime fit prefill ttft_s decode bandwidth confidence low high"
+    assert set(f"{keys} sources".split()) <= set(document)
+    assert set(document["fit"]) == {
+        "weights_gb", "kv_gb", "overhead_gb", "total_gb", "usable_gb", "fits",
+        "max_context_tokens", "max_users",
+    }  # fmt: skip
+    assert {"tok_s", "bound", "prompt_tokens"} <= set(document["prefill"])
+    assert {
+        "tok_s_per_user", "tok_s_total", "iteration_ms", "bound", "bytes_per_pass",
+        "flops_per_pass", "context_tokens", "users",
+    } <= set(document["decode"])  # fmt: skip
+    assert set(document["bandwidth"]) == {"spec_gb_s", "achieved_gb_s"}
+    assert document["low"] < document["decode"]["tok_s_per_user"] < document["high"]
+    assert document["confidence"] in ("INTERPOLATED", "ESTIMATED")
+    assert all(isinstance(source, str) and source for source in document["sources"])
+    assert document["fit"]["weights_gb"] == pytest.approx(63.4, rel=0.01)
+
+
+def test_the_figures_hang_together(capsys: pytest.CaptureFixture[str]) -> None:
+    d = answer(capsys, *SPARK, "--users", "8", "--context", "8k", "--prompt", "2k")
+    decode = d["decode"]
+    assert decode["users"] == 8
+    assert (decode["context_tokens"], d["prefill"]["prompt_tokens"]) == (8000, 2000)
+    assert decode["tok_s_total"] == pytest.approx(8 * decode["tok_s_per_user"])
+    assert decode["tok_s_per_user"] == pytest.approx(1e3 / decode["iteration_ms"])
+    achieved = decode["bytes_per_pass"] / decode["iteration_ms"] / 1e6
+    assert d["bandwidth"]["achieved_gb_s"] == pytest.approx(achieved)
+    assert sum(decode["shares"].values()) == pytest.approx(1)
+    # A prompt that arrives while seven others decode waits for their tokens, too.
+    assert d["ttft_s"] > 2000 / d["prefill"]["tok_s"]
+    fit = d["fit"]
+    assert fit["total_gb"] == pytest.approx(fit["weights_gb"] + fit["kv_gb"] + fit["overhead_gb"])
+
+
+def test_tables_patience_levers_and_another_box(capsys: pytest.CaptureFixture[str]) -> None:
+    d = answer(capsys, *SPARK, "--by", "context", "--patience", "5s", "--vs", "strix-halo-128")
+    rates = [row["decode_tok_s_per_user"] for row in d["table"]]
+    assert rates == sorted(rates, reverse=True)
+    assert d["table"][-1]["context_tokens"] == 131_072
+    assert d["vs"]["hardware"].startswith("AMD Ryzen AI Max+ 395")
+    assert d["vs"]["backend"] == "vulkan"
+    assert len(d["vs"]["table"]) == len(d["table"])
+    longest, other = d["patience"]["prompt_tokens"], d["vs"]["patience"]["prompt_tokens"]
+    assert longest > other > 0
+    within = answer(capsys, *SPARK, "--prompt", str(longest))
+    beyond = answer(capsys, *SPARK, "--prompt", str(longest + 1))
+    assert within["ttft_s"] <= 5 < beyond["ttft_s"]
+    assert any(lever["change"] == "ubatch 2048" for lever in d["levers"])
+    assert all(lever["gain"] >= 1.02 for lever in d["levers"])
+
+
+def test_the_patience_budget_of_the_tuning_article(capsys: pytest.CaptureFixture[str]) -> None:
+    # Qwen3.6 35B-A3B on a DGX Spark: about 11,000 tokens within 5 seconds.
+    d = answer(
+        capsys, "predict", "--hardware", "dgx-spark", "--model", "Qwen3.6 35B-A3B", "--quant",
+        "UD-Q4_K_XL", "--ubatch", "2048", "--patience", "5s",
+    )  # fmt: skip
+    assert d["patience"]["prompt_tokens"] == pytest.approx(11_000, rel=0.15)
+
+
+def test_users_beyond_the_slots_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    d = answer(capsys, *SPARK, "--users", "6", "--slots", "4")
+    assert d["decode"]["users"] == 4
+    assert "2 of 6 users wait for a slot" in d["notes"]
+
+
+def test_drafts_keep_rate_and_length_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    gemma = ["predict", "--hardware", "dgx-spark", "--model", "Gemma 4 26B-A4B", "--quant", "Q4_0"]
+    plain = answer(capsys, *gemma)["decode"]
+    four = answer(capsys, *gemma, "--draft", "mtp:4", "--acceptance-rate", "0.70")["decode"]
+    twelve = answer(capsys, *gemma, "--draft", "mtp:12", "--acceptance-rate", "0.41")["decode"]
+    # Tuning article: draft 4 at 0.70 gives 3.78 tokens a pass, draft 12 at 0.41 gives 5.86.
+    assert four["tokens_per_pass"] == pytest.approx(3.78, rel=0.01)
+    assert twelve["tokens_per_pass"] == pytest.approx(5.86, rel=0.02)
+    assert four["tok_s_per_user"] > twelve["tok_s_per_user"]
+    assert four["tok_s_per_user"] > plain["tok_s_per_user"]
+    assert four["tok_s_per_user"] == pytest.approx(103, rel=0.25)  # seed1-0019
+
+
+def test_what_is_not_given_is_the_runtimes_default(capsys: pytest.CaptureFixture[str]) -> None:
+    d = answer(capsys, *SPARK)
+    told = answer(capsys, *SPARK, "--runtime", "llama.cpp", "--backend", "cuda", "--ubatch", "512")
+    assert d["decode"] == told["decode"]
+    assert answer(capsys, *SPARK, "--kv-type", "q8_0")["fit"]["kv_gb"] < d["fit"]["kv_gb"]
+
+
+def test_a_page_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app([*SPARK, "--users", "4", "--by", "users", "--vs", "strix-halo-128"]) == 0
+    page = capsys.readouterr().out
+    for words in (
+        "memory bandwidth", "fits: ", "what would move it", "by users", "INTERPOLATED",
+        "NVIDIA DGX Spark", "AMD Ryzen",
+    ):  # fmt: skip
+        assert words in page
+
+
+def test_the_page_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app(["predict", "--hardware", "rtx-4090", *SPARK[3:]]) == 0
+    page = capsys.readouterr().out
+    assert "does NOT fit" in page
+    assert "in host memory (never calibrated)" in page
+    assert "ESTIMATED" in page
+
+
+def test_a_grid_answers_in_row_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text(
+        "hardware,model,quant,runtime,backend,prompt,context,users,kv_type,draft,boxes\n"
+        "dgx-spark,gpt-oss-120b,MXFP4,,,,8k,4,,,\n"
+        "no-such-box,gpt-oss-120b,MXFP4,,,,,,,,\n"
+        "dgx-spark,gpt-oss-120b,MXFP4,vllm,,1024,,,fp8,,2\n"
+        "strix-halo-128,Qwen3.6 35B-A3B,UD-Q4_K_XL,,rocm,,,,,mtp:2,\n"
+        "dgx-spark,gpt-oss-120b,MXFP4,,,,,0,,,\n"
+        ",gpt-oss-120b,MXFP4,,,,,,,,\n"
+    )
+    found = answer(capsys, "predict", "--grid", str(file))
+    assert [("error" in row) for row in found] == [False, True, False, False, True, True]
+    assert found[0]["decode"]["users"] == 4
+    assert "no-such-box" in found[1]["error"]
+    assert "users '0'" in found[4]["error"]
+    alone = answer(capsys, *SPARK, "--context", "8k", "--users", "4")
+    assert found[0]["decode"] == alone["decode"]
+    assert run_app(["predict", "--grid", str(file)]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [line["hardware"] for line in lines][:2] == ["dgx-spark", "no-such-box"]
+    total = found[0]["decode"]["tok_s_total"]
+    assert float(lines[0]["decode_tok_s_total"]) == pytest.approx(total, rel=1e-3)
+    assert lines[0]["error"] == ""
+    assert lines[1]["error"] == found[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hardware,modell\na,b\n", "line 1: unknown column 'modell'"),
+        ("model\nx\n", "line 1: no hardware or no model"),
+        ("", "line 1: no hardware or no model"),
+    ],
+)
+def test_a_grid_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text(text)
+    assert told in refused(capsys, "predict", "--grid", str(file))
+
+
+def test_a_grid_that_is_missing_or_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "cannot be read" in refused(capsys, "predict", "--grid", str(tmp_path / "none.csv"))
+    (tmp_path / "bytes.csv").write_bytes(b"hardware,model\n\xff\xfe\x00,b\n")
+    assert "cannot be read" in refused(capsys, "predict", "--grid", str(tmp_path / "bytes.csv"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["predict"], "predict needs --hardware and --model"),
+        ([*SPARK, "--by", "colour"], "by context or users"),
+        ([*SPARK, "--patience", "soon"], "--patience 'soon' is not a duration"),
+        ([*SPARK, "--context", "12x"], "context '12x' is not a size"),
+        ([*SPARK, "--kv-type", "q9"], "unknown KV cache type 'q9'"),
+        ([*SPARK, "--vs", "colour=red"], "write a box, or KEY=VALUE"),
+        ([*SPARK, "--vs", "no-such-box"], "no-such-box"),
+        ([*SPARK, "--draft", "mtp"], "no prediction head"),
+        ([*SPARK, "--draft", "mtp:99"], "1 to 64"),
+        ([*SPARK, "--acceptance-rate", "7"], "between 0 and 1"),
+        ([*SPARK, "--build", "yesterday"], "write it as b6989"),
+        ([*SPARK, "--boxes", "2", "--link", "pigeon"], "unknown network"),
+        (["predict", "--hardware", "dgx-spark", "--model", "gpt-oss-120b"], "give --quant"),
+    ],
+)
+def test_wrong_words(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
+    assert told in refused(capsys, *words)
