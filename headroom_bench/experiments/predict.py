@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from headroom_bench.box import alpha_of, tokens_a_pass
-from headroom_bench.box.speculation import MEASURED_RATE
 from headroom_bench.errors import UserError
 from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
@@ -263,6 +260,9 @@ def _tokens_a_pass(question: Question) -> float:
     """Mean tokens that one pass gives a user: 1, or more where drafts are accepted."""
     if not question.draft_tokens:
         return 1.0
+    # Imported here: most predictions draft nothing, and the box takes its time to import.
+    from headroom_bench.box.speculation import MEASURED_RATE, alpha_of, tokens_a_pass
+
     if question.acceptance_rate is not None:
         alpha = alpha_of(question.acceptance_rate, question.draft_tokens)
     else:
@@ -301,7 +301,7 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
     if deployment.boxes > 1:
         notes.append("several boxes: the link's cost comes from few rows")
     if question.draft_tokens and question.acceptance_rate is None:
-        notes.append(f"accepted drafts assumed: {math.ceil(MEASURED_RATE * 100)} % at draft 4")
+        notes.append("accepted drafts assumed: 0.70 of 4 (Tuning article)")
     if not deployment.model.kv_exact:
         notes.append("the model's shape is partly estimated")
     return notes
