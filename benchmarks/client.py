@@ -33,9 +33,10 @@ import uvloop
 from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, common_words
 from headroom_bench.crowd.world import Request
 from headroom_bench.live.clock import RunClock
+from headroom_bench.live.exchange import Origin
 from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.renderer import Renderer
-from headroom_bench.live.wire import Origin, Wire
+from headroom_bench.live.wire import Wire
 from headroom_bench.live.world import Asking, LiveWorld
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.run_folder import compact_json

@@ -17,9 +17,12 @@ from headroom_bench.crowd.world import Request
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.harness import Harness
 from headroom_bench.live.clock import RunClock
+from headroom_bench.live.exchange import Origin
 from headroom_bench.live.lag import LagWatch
+from headroom_bench.live.reading import has_token
 from headroom_bench.live.renderer import Renderer
-from headroom_bench.live.wire import Origin, Wire
+from headroom_bench.live.timeouts import Timeouts
+from headroom_bench.live.wire import Wire
 from headroom_bench.live.world import Asking, LiveWorld, Observer
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress, Tally
@@ -100,7 +103,7 @@ async def measure(
     Raises:
         UserError: results could not be written; what was measured before is on disk.
     """
-    wire = Wire(plan.origin, connect_timeout_s=plan.connect_timeout_s)
+    wire = Wire(plan.origin, timeouts=Timeouts(plan.connect_timeout_s), has_token=has_token)
     lag = LagWatch()
     writer = RecordWriter(folder)
     world = LiveWorld(
@@ -124,7 +127,7 @@ async def measure(
         harness.health = lag.stop()
         harness.connections_opened, harness.in_flight_peak = wire.opened, wire.peak_in_flight
         measured.ended_s = clock.now()
-        wire.close()
+        await wire.aclose()
         await asyncio.to_thread(writer.close)
         harness.writer_lag_max_s = writer.worst_lag_s
 

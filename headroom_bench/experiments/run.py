@@ -27,6 +27,7 @@ from headroom_bench.experiments.serving import serving
 from headroom_bench.judge.verdict import Load
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
+from headroom_bench.live.exchange import Origin
 from headroom_bench.live.probe import (
     Control,
     TargetFacts,
@@ -35,7 +36,6 @@ from headroom_bench.live.probe import (
     too_small,
     vocabulary_of,
 )
-from headroom_bench.live.wire import Origin
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary

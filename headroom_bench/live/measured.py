@@ -6,8 +6,8 @@ from typing import Any
 
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.live.clock import RunClock
+from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Reading, failure
-from headroom_bench.live.wire import Exchange
 from headroom_bench.measures import fill_timing, first_visible
 from headroom_bench.records import RequestRecord
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.sse import stream_events
-from headroom_bench.live.wire import Exchange
 
 Channel = Literal["content", "reasoning", "tool", "silent"]
 """silent: a token that decodes to nothing (yet), told by the server's running count."""
@@ -74,6 +74,11 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
             alike.learn(data, reading.content[-1])
         yield reading
     _count_last(reading, alike)
+
+
+def has_token(exchange: Exchange) -> bool:
+    """Whether a token has come yet; reads no further than to the first."""
+    return any(reading.token_events for reading in read_stream(exchange))
 
 
 class _Alike:

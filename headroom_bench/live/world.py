@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from headroom_bench.crowd.world import Answer, Request, Stopped
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import CHAT_PATH, chat_body
+from headroom_bench.live.exchange import Exchange, Transport
 from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.measured import fill_from_wire, suspicion, to_answer
 from headroom_bench.live.reading import Reading, read_stream
 from headroom_bench.live.renderer import Renderer
-from headroom_bench.live.wire import Exchange, Wire
 from headroom_bench.records import RequestRecord
 
 PARSE_SLICE_NS = 500_000
@@ -68,7 +68,7 @@ class LiveWorld:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: Transport,
         clock: RunClock,
         asking: Asking,
         renderer: Renderer,

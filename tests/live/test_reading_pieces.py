@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_recordings import CAPTURES
 
+from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Reading, read_stream
 from headroom_bench.live.sse import stream_events
-from headroom_bench.live.wire import Exchange
 
 STREAMS = sorted(
     path

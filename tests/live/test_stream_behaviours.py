@@ -27,11 +27,13 @@ from raw_server import (
 )
 
 from headroom_bench.crowd.world import Device, Request
-from headroom_bench.live import wire as wire_module
+from headroom_bench.live import intake as intake_module
 from headroom_bench.live.clock import RunClock
+from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.measured import fill_from_wire
 from headroom_bench.live.reading import Reading, read_stream
-from headroom_bench.live.wire import Exchange, Origin, Wire
+from headroom_bench.live.timeouts import Timeouts
+from headroom_bench.live.wire import Wire
 from headroom_bench.records import RequestRecord
 from headroom_bench.segments import Segment
 
@@ -51,7 +53,7 @@ async def measure(
 ) -> tuple[RequestRecord, Reading, Exchange]:
     async with raw_server(*script) as server:
         clock = RunClock()
-        wire = Wire(Origin.of(server.url), silence_timeout_s=1.0)
+        wire = Wire(Origin.of(server.url), timeouts=Timeouts(first_token_s=1.0, silence_s=1.0))
         exchange = await wire.exchange("/v1/chat/completions", {}, b"{}", patience_s=patience_s)
         wire.close()
     asked = asked or request()
@@ -429,7 +431,7 @@ async def test_an_error_event_before_an_open_body_ends_the_answer() -> None:
 async def test_a_finish_before_an_open_body_without_done_ends_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wire_module, "FINISHED_GRACE_S", 0.1)
+    monkeypatch.setattr(intake_module, "FINISHED_GRACE_S", 0.1)
     tail = event(finish()) + event(usage(5, 10))
     record, _, exchange = await measure(
         stream([*(event(delta(**d)) for d in TEN), tail], last=(HANG,))
@@ -440,7 +442,7 @@ async def test_a_finish_before_an_open_body_without_done_ends_the_answer(
 
 
 async def test_usage_may_come_late_after_the_finish(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "FINISHED_GRACE_S", 0.1)
+    monkeypatch.setattr(intake_module, "FINISHED_GRACE_S", 0.1)
     steps = stream([*(event(delta(**d)) for d in TEN), event(finish())], last=())
     late = [0.06, chunk(b": wait\n\n"), 0.06, chunk(event(usage(5, 10)) + DONE), END]
     record, _, exchange = await measure([*steps, *late])

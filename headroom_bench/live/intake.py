@@ -1,0 +1,200 @@
+"""An answer as it comes in: its pieces stamped, its size bounded, its end seen, its phases timed.
+
+The same for every transport. Nothing is parsed here but for a search of the marks that end a
+stream; whether a token has come is asked only when a phase runs out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+
+from headroom_bench.live.clock import monotonic_ns
+from headroom_bench.live.exchange import Ended, Exchange
+from headroom_bench.live.timeouts import Timeouts
+
+LARGEST_ANSWER_BYTES = 64 * 2**20
+LARGEST_ANSWER_PIECES = 2**19
+"""A longer answer is cut off by us: no token stream is that long, and memory is not endless. Every
+piece costs some 100 bytes beside its own, so their number is bounded too."""
+LARGEST_HEAD_BYTES = 2**18
+
+OPEN_BODY_GRACE_S = 0.25
+"""How long a body may stay open after its stream said `[DONE]`, or an error, before we hang up."""
+FINISHED_GRACE_S = 2.0
+"""How long it may be silent after a finish reason: usage and `[DONE]` may follow, or nothing."""
+
+_END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?(?:\[DONE\]|\{ ?\"error\")|error: ?\{)")
+_FINISH_MARKS = (b'"finish_reason":"', b'"finish_reason": "')
+_MARK_REACH = max(map(len, (*_FINISH_MARKS, b'\ndata: { "error"')))
+
+HasToken = Callable[[Exchange], bool]
+
+
+def any_byte(exchange: Exchange) -> bool:
+    """The plainest `HasToken`: the body has begun."""
+    return exchange.first_byte_ns > 0
+
+
+class Intake:
+    """Fills one exchange. `hang_up` closes its connection; called unless it ended as HTTP says."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        hang_up: Callable[[], None],
+        timeouts: Timeouts,
+        patience_s: float | None,
+        has_token: HasToken,
+    ) -> None:
+        self.exchange = exchange
+        self.stamp_ns = 0
+        """Arrival of the bytes that are being taken in."""
+        self.last_byte_ns = self._moved_ns = exchange.sent_ns
+        """`_moved_ns`: the latest byte that was no keep-alive comment, which people see as
+        silence."""
+        self._hang_up = hang_up
+        self._timeouts = timeouts
+        self._patience_s = patience_s
+        self._has_token = has_token
+        self._began = False
+        self._finished = False
+        self._tail = b""
+        self._bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._timer = self._loop.call_later(self._first_look_s(), self._look_at_the_clock)
+
+    @property
+    def open(self) -> bool:
+        return not self._ended.done()
+
+    async def ended(self) -> None:
+        await self._ended
+
+    def finish(self, how: Ended, problem: str = "", at_ns: int = 0) -> None:
+        """Ends the exchange, once; anything but a complete message closes the connection."""
+        if self._ended.done():
+            return
+        exchange = self.exchange
+        exchange.ended, exchange.problem = how, problem
+        exchange.end_ns = exchange.end_ns or at_ns or monotonic_ns()
+        self._timer.cancel()
+        self._ended.set_result(None)
+        if how != "complete":
+            self._hang_up()
+
+    def discard(self) -> None:
+        """Forgets an exchange that never began."""
+        self._timer.cancel()
+        self._ended.cancel()
+
+    def take_raw(self, size: int) -> bool:
+        """Counts bytes as they arrive, whatever they are; False when they are too many."""
+        self.stamp_ns = self.last_byte_ns = monotonic_ns()
+        self._bytes += size
+        if not self.exchange.headers_ns and self._bytes > LARGEST_HEAD_BYTES:
+            self.finish("too_large", f"headers of more than {LARGEST_HEAD_BYTES:,} bytes")
+        elif self._bytes > LARGEST_ANSWER_BYTES:
+            self.finish("too_large", f"more than {LARGEST_ANSWER_BYTES:,} bytes")
+        return not self._ended.done()
+
+    def on_body(self, piece: bytes) -> None:
+        exchange = self.exchange
+        if self._ended.done():
+            return
+        stamp_ns = self.stamp_ns
+        if not exchange.first_byte_ns:
+            exchange.first_byte_ns = stamp_ns
+        if piece[:1] not in b":\r\n" or not _is_quiet(piece):
+            self._moved_ns = stamp_ns
+        exchange.chunks.append((stamp_ns, piece))
+        self._look_for_end(piece)
+        if len(exchange.chunks) > LARGEST_ANSWER_PIECES:
+            self.finish("too_large", f"more than {LARGEST_ANSWER_PIECES:,} pieces", stamp_ns)
+
+    # the end of the stream
+
+    def _look_for_end(self, piece: bytes) -> None:
+        """Sees the stream's end mark, also when it is split over pieces.
+
+        A server that says `[DONE]` normally ends the body at once, and the connection can be used
+        again; one that leaves it open is not waited for.
+        """
+        exchange = self.exchange
+        if exchange.end_ns:
+            return
+        window = self._tail + piece
+        if (b"[DONE]" in window or b"error" in window) and _END_MARK.search(window):
+            exchange.end_ns = self.stamp_ns
+            self._loop.call_later(OPEN_BODY_GRACE_S, self.finish, "marker")
+        elif not self._finished and any(mark in window for mark in _FINISH_MARKS):
+            self._finished = True
+            self._loop.call_later(FINISHED_GRACE_S, self._close_if_silent)
+        self._tail = window[-_MARK_REACH:]
+
+    def _close_if_silent(self) -> None:
+        """The answer has finished; what follows it has come, or will not."""
+        if not self.open:
+            return
+        silent_s = (monotonic_ns() - self.last_byte_ns) * 1e-9
+        if silent_s >= FINISHED_GRACE_S:
+            self.finish("marker", at_ns=self.last_byte_ns)
+        else:
+            self._loop.call_later(FINISHED_GRACE_S - silent_s, self._close_if_silent)
+
+    # the phases
+
+    def _first_look_s(self) -> float:
+        limits = self._timeouts
+        patience_s = limits.request_s if self._patience_s is None else self._patience_s
+        return min(
+            patience_s,
+            limits.until_headers_s,
+            limits.first_token_s,
+            limits.silence_s,
+            limits.request_s,
+        )
+
+    def _look_at_the_clock(self) -> None:
+        """Ends the exchange if a phase ran out; else looks again when the next one may have."""
+        if not self.open:
+            return
+        now_ns = monotonic_ns()
+        due = sorted(self._deadlines())
+        for at_ns, how, problem in due:
+            if at_ns <= now_ns:
+                self.finish(how, problem)
+                return
+        # Looking once in every stretch of allowed silence misses none: tokens may begin meanwhile.
+        wait_s = min(self._timeouts.silence_s, max(0.001, (due[0][0] - now_ns) * 1e-9))
+        self._timer = self._loop.call_later(wait_s, self._look_at_the_clock)
+
+    def _deadlines(self) -> list[tuple[int, Ended, str]]:
+        """When the present phases end, and what it means if they do."""
+        limits, exchange, sent_ns = self._timeouts, self.exchange, self.exchange.sent_ns
+        found: list[tuple[int, Ended, str]] = [
+            _limit(sent_ns, limits.request_s, "no end", "request"),
+        ]
+        if self._patience_s is not None:
+            at_ns = self._moved_ns + round(self._patience_s * 1e9)
+            found.append((at_ns, "abandoned", f"nothing arrived for {self._patience_s:g} s"))
+        if not exchange.headers_ns:
+            found.append(_limit(sent_ns, limits.until_headers_s, "no headers", "headers"))
+        self._began = self._began or (bool(exchange.chunks) and self._has_token(exchange))
+        if self._began:
+            found.append(_limit(self._moved_ns, limits.silence_s, "no event", "silence"))
+        else:
+            found.append(_limit(sent_ns, limits.first_token_s, "no token", "first-token"))
+        return found
+
+
+def _is_quiet(piece: bytes) -> bool:
+    """Whether a piece that starts like a comment or a line's end says nothing else."""
+    return piece.isspace() or (piece[:1] == b":" and b"\ndata" not in piece)
+
+
+def _limit(from_ns: int, limit_s: float, what: str, phase: str) -> tuple[int, Ended, str]:
+    told = f"{what} within {limit_s:g} s (--{phase}-timeout)"
+    return from_ns + round(limit_s * 1e9), "timeout", told
