@@ -20,9 +20,11 @@ from headroom_bench.crowd.world import Device, Request
 from headroom_bench.errors import UserError
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.dialect import chat_body
+from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.measured import fill_from_wire
 from headroom_bench.live.reading import Reading, read_stream
-from headroom_bench.live.wire import Exchange, Origin, Wire
+from headroom_bench.live.timeouts import Timeouts
+from headroom_bench.live.wire import Wire
 from headroom_bench.records import RequestRecord
 from headroom_bench.roofline.pricer import Batch
 from headroom_bench.segments import Segment
@@ -88,7 +90,7 @@ async def measure(
 ) -> Seen:
     async with running(Slow(), slots=4, alias="mock", **options) as url:  # type: ignore[arg-type]
         clock = RunClock()
-        wire = Wire(Origin.of(url), silence_timeout_s=2.0)
+        wire = Wire(Origin.of(url), timeouts=Timeouts(first_token_s=2.0, silence_s=2.0))
         headers = {"X-Request-Id": "me"} | ({"X-Mock-Fault": fault} if fault else {})
         asked = body(options.get("dialect", "llamacpp"))
         exchange = await wire.exchange(path, headers, asked, patience_s=patience_s)
