@@ -9,7 +9,10 @@ from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
 
 
 def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
-    """`name`: the request's own. `tools`: the route knows them. Raises `RefusedError`."""
+    """`name`: the request's own. `tools`: the route knows tools and thoughts.
+
+    Raises `RefusedError`.
+    """
     limit = asks.whole(body, "max_tokens", "max_completion_tokens", "n_predict")
     limit = -1 if limit is None else limit
     asks.one_choice(body)
@@ -26,7 +29,7 @@ def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
         stop=stop,
         stream=stream,
         include_usage=asks.flag(asks.table(body, "stream_options"), "include_usage"),
-        thinking=_thinking(body),
+        thinking=_thinking(body) if tools else False,
         functions=() if endless else functions,
         wanted_function=wanted,
         draw=asks.draw_of(body, name),

@@ -83,6 +83,7 @@ class Mlx(OpenAi):
     def add_to(self, app: web.Application) -> None:
         super().add_to(app)
         app.router.add_get("/health", self._health)
+        app.on_response_prepare.append(_close)
 
     def headers(self, _: web.Request) -> dict[str, str]:
         return {"Server": "BaseHTTP/0.6 Python/3.11.7", "Access-Control-Allow-Origin": "*"}
@@ -109,6 +110,12 @@ class Mlx(OpenAi):
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return self._front.json(request, {"status": "ok"})
+
+
+async def _close(_: web.Request, response: web.StreamResponse) -> None:
+    """HTTP/1.0: the close is the body's end."""
+    response.force_close()
+    response.headers.popall("Connection", None)
 
 
 class MlxLog(Log):

@@ -112,6 +112,7 @@ class OllamaChat(ChatVoice):
     content is empty."""
 
     fingerprint = "fp_ollama"
+    thought_key = "reasoning"
     role_delta: ClassVar[dict[str, Any]] = {}
 
     def tokens(self, job: Job, new: int, /) -> bytes:
