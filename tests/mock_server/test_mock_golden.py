@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import aiohttp
 import pytest
@@ -22,6 +23,20 @@ STREAMS = [
     "oai_completion_stream_usage",
     "native_completion_stream",
     "err_empty_prompt",
+]
+OLDER = [
+    (folder, name, form)
+    for folder, form in (("llamacpp/b7551/http", "J4"), ("llamacpp/b9713/http", "J6"))
+    for name in (
+        "chat_stream",
+        "chat_stream_usage",
+        "chat_stream_timings_per_token",
+        "chat_max_tokens_1",
+        "oai_completion_stream_usage",
+        "err_bad_json",
+        "err_no_messages",
+        "err_context_exceeded",
+    )
 ]
 WHOLE = [
     "chat_nonstream",
@@ -56,6 +71,120 @@ async def test_streams_look_recorded(name: str) -> None:
     assert {str(write) for write in ours[1:-2]} == {str(write) for write in theirs[1:-2]}
     if name != "chat_stream_stop":  # the real answer came to its full stop when it liked
         assert len(ours) == len(theirs)
+
+
+@pytest.mark.parametrize(("folder", "name", "form"), OLDER)
+async def test_older_builds_look_recorded(folder: str, name: str, form: str) -> None:
+    real = recorded(name, folder)
+    async with running(ctx=1024, slots=2, journal_format=form) as url:
+        status, _, writes = await replay(url, name, folder)
+    assert status == real.status
+    if name.startswith("err_"):
+        assert shape(json.loads(b"".join(writes))) == shape(json.loads(real.body))
+        return
+    ours = [shape(event) for event in events(b"".join(writes))]
+    theirs = [shape(event) for event in events(real.body)]
+    assert ours[:2] == theirs[:2]
+    assert ours[-2:] == theirs[-2:]
+    assert {str(event) for event in ours} == {str(event) for event in theirs}
+
+
+async def test_one_token_has_a_million_a_second_in_older_builds() -> None:
+    rates = {}
+    for form in ("J4", "J6", "J8"):
+        async with running(journal_format=form) as url:
+            _, _, writes = await replay(url, "chat_max_tokens_1")
+        timings = next(e["timings"] for e in events(b"".join(writes)) if "timings" in e)
+        rates[form] = timings["predicted_per_second"]
+    assert rates == {"J4": 1e6, "J6": 1e6, "J8": 0.0}
+
+
+def kinds(told: list[Any]) -> list[str]:
+    """What each event brings, runs of the same as one."""
+    found: list[str] = []
+    for event in told:
+        kind = _kind(event)
+        if not found or found[-1] != kind:
+            found.append(kind)
+    return found
+
+
+def _kind(event: Any) -> str:
+    if event == "[DONE]" or "error" in event:
+        return "done" if event == "[DONE]" else "error"
+    if not event["choices"]:
+        return "usage"
+    choice = event["choices"][0]
+    if choice["finish_reason"]:
+        return f"finish {choice['finish_reason']}"
+    told = "progress" if "prompt_progress" in event else ""
+    calls = choice["delta"].get("tool_calls")
+    if calls:
+        return "call" if "id" in calls[0] else "arguments"
+    return told or " ".join(choice["delta"])
+
+
+async def test_reasoning_looks_recorded() -> None:
+    name = "chat_stream_reasoning_then_content"
+    async with running(reasoning=6, slots=1) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    assert kinds(theirs)[:3] == ["role content", "reasoning_content", "content"]
+    assert kinds(ours)[:3] == kinds(theirs)[:3]
+    assert [shape(event) for event in ours[:3]] == [shape(event) for event in theirs[:3]]
+
+
+async def test_reasoning_stays_in_the_content_where_asked() -> None:
+    name = "chat_stream_reasoning_none"
+    async with running(reasoning=3, slots=1) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    assert kinds(ours)[:2] == kinds(theirs)[:2] == ["role content", "content"]
+    first = [told[1]["choices"][0]["delta"]["content"] for told in (ours, theirs)]
+    assert all(text.startswith("<think>\n") for text in first)
+
+
+async def test_tool_calls_look_recorded() -> None:
+    name = "chat_stream_tool_calls"
+    async with running(slots=1) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    assert kinds(theirs)[:3] == ["role content", "call", "arguments"]  # the model called twice
+    assert kinds(ours) == [*kinds(theirs)[:3], *kinds(theirs)[5:]]
+    assert [shape(event) for event in ours[:3]] == [shape(event) for event in theirs[:3]]
+    assert shape(ours[-2]) == shape(theirs[-2])
+
+
+async def test_progress_looks_recorded() -> None:
+    name = "chat_stream_progress"
+    async with running(slots=1) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    assert kinds(ours) == kinds(theirs)
+    assert shape(ours[0]) == shape(theirs[0])
+
+
+async def test_drafts_look_recorded() -> None:
+    name = "chat_stream_spec_draft"
+    async with running(slots=1, draft=4) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    assert shape(ours[-2]) == shape(theirs[-2])
+    told = ours[-2]["timings"]
+    assert told["draft_n"] >= told["draft_n_accepted"] > 0
+    assert max(len(events(write)) for write in writes[1:-2]) > 1  # a burst shares a write
+
+
+async def test_a_full_shared_memory_kills_all_as_recorded() -> None:
+    name = "chat_stream_kvu_exhausted_a"
+    options = {"slots": 2, "ctx": 512, "kv_unified": True}
+    async with running(**options) as url:
+        one, two = await asyncio.gather(replay(url, name), replay(url, name))
+    theirs = events(recorded(name).body)
+    for _, _, writes in (one, two):
+        ours = events(b"".join(writes))
+        assert ours[-1] == theirs[-1]
+        assert kinds(ours) == kinds(theirs)
 
 
 @pytest.mark.parametrize("name", WHOLE)
