@@ -1,6 +1,8 @@
-"""Simulated requests per CPU second: 32 people in closed loops on a box with 8 slots.
+"""Simulated requests per CPU second: a chat crowd in closed loops on the virtual box.
 
-Run `python benchmarks/box_speed.py [requests]`. Prints one line each for leaping and stepping.
+Run `python benchmarks/box_speed.py [requests]`. One line a design: a paged box with batching and
+caches, then with one feature at a time switched off or on. The crowd's own work (drawing lengths,
+a heap of moments) is in the figure; records are not.
 """
 
 from __future__ import annotations
@@ -9,28 +11,53 @@ import heapq
 import random
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headroom_bench.box import Box, BoxRequest
+from headroom_bench.box import Box, BoxDesign, BoxRequest, split_slots, typical_speculation
 from headroom_bench.roofline.pricer import Batch
 from headroom_bench.segments import Segment
 
 PEOPLE = 32
-SLOTS = 8
 CTX_TOKENS = 8192
 TURNS = 6
 """Turns of a conversation, after which a person starts a new one."""
 
+PAGED = BoxDesign("paged", CTX_TOKENS, 256, pool_tokens=65_536)
+"""vLLM's defaults over a pool that the crowd's conversations do not all fit into."""
+LLAMA_CPP = BoxDesign("unified_slots", 32_768, 4, pool_tokens=32_768, host_tokens=300_000)
+
+DESIGNS: dict[str, tuple[BoxDesign, bool]] = {
+    "paged, batching, caches": (PAGED, True),
+    "  without prefix cache": (replace(PAGED, prefix_cache=False), True),
+    "  one prompt token by token page": (replace(PAGED, page_tokens=1), True),
+    "  prompts and decodes apart": (replace(PAGED, mixed=False, batch_tokens=8192), True),
+    "  budget of 256 tokens a pass": (replace(PAGED, batch_tokens=256), True),
+    "  answers reserved, no preemption": (replace(PAGED, reserve_answer=True), True),
+    "  pool of 12,288: preemption": (replace(PAGED, pool_tokens=12_288), True),
+    "  one at a time": (replace(PAGED, parallel=1), True),
+    "  speculation, 4 drafted": (replace(PAGED, speculation=typical_speculation(4)), True),
+    "  every pass stepped": (PAGED, False),
+    "split slots": (split_slots(8, CTX_TOKENS), True),
+    "  host memory cache": (replace(split_slots(8, CTX_TOKENS), host_tokens=300_000), True),
+    "unified slots, host cache": (LLAMA_CPP, True),
+    "dynamic batch, 10 caches": (
+        BoxDesign("dynamic_batch", CTX_TOKENS, 32, chunk_tokens=2048, mixed=False), True,
+    ),
+}  # fmt: skip
+SLOW = ("speculation", "stepped")
+"""Their cost grows with tokens: a tenth of the requests will do."""
+
 
 class LinearPricer:
-    """A fixed time, and a time for each token read, generated and kept."""
+    """A fixed time, and a time for each token read, generated, verified and kept."""
 
     window = None
 
     def pass_s(self, batch: Batch) -> float:
-        seconds = 0.01 + 2e-4 * batch.decodes + 1e-8 * batch.kv_tokens
+        seconds = 0.01 + 2e-4 * (batch.decodes + batch.verify) + 1e-8 * batch.kv_tokens
         for chunk in batch.chunks:
             seconds += 4e-4 * chunk.tokens + 1e-8 * chunk.tokens * chunk.context_tokens
         return seconds
@@ -61,24 +88,24 @@ class Person:
         return request
 
 
-def serve(requests: int, leap: bool) -> tuple[float, Box]:
+def serve(design: BoxDesign, requests: int, leap: bool) -> tuple[float, Box]:
     """Serve `requests` answers. Returns the CPU seconds it took, and the box."""
     rng = random.Random(1)
     people = [Person(index, rng) for index in range(PEOPLE)]
     asks = [(rng.uniform(0.0, 20.0), person.index) for person in people]
     heapq.heapify(asks)
-    box = Box(LinearPricer(), SLOTS, CTX_TOKENS, leap=leap)
+    box = Box.of(LinearPricer(), design, leap)
     served = 0
     began = time.process_time()
     while served < requests:
-        event_at = box.next_event_at()
-        if asks and (event_at is None or asks[0][0] < event_at):
+        ask_at = asks[0][0] if asks else float("inf")
+        event_at = box.next_event_at(by=ask_at)
+        if event_at is None or ask_at < event_at:
             at, index = heapq.heappop(asks)
             box.submit(people[index].ask(), at)
             continue
-        assert event_at is not None
         for event in box.advance(event_at):
-            if event.kind == "finished":
+            if event.kind in ("finished", "rejected"):
                 served += 1
                 index = int(event.id.partition("/")[0])
                 heapq.heappush(asks, (event.at + rng.uniform(1.0, 20.0), index))
@@ -88,13 +115,16 @@ def serve(requests: int, leap: bool) -> tuple[float, Box]:
 
 def main() -> None:
     requests = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    for name, leap, count in (("leap", True, requests), ("step", False, requests // 20)):
-        seconds, box = serve(count, leap)
+    for name, (design, leap) in DESIGNS.items():
+        count = requests // 10 if any(word in name for word in SLOW) else requests
+        seconds, box = serve(design, count, leap)
         usage = box.usage
+        cached = usage.cached_tokens / max(1, usage.cached_tokens + usage.prefill_tokens)
         print(
-            f"{name}: {count / seconds:,.0f} requests per CPU second ({count:,} requests, "
-            f"{usage.passes:,} passes, {usage.decode_tokens:,} decode tokens, "
-            f"busy {usage.busy_s:,.0f} s)"
+            f"{name:34} {count / seconds:7,.0f} requests per CPU second; {count:,} requests, "
+            f"{usage.decode_tokens:,} tokens, {cached:.0%} of prompts cached, "
+            f"{usage.preempted:,} preempted, {usage.killed:,} killed",
+            flush=True,
         )
 
 

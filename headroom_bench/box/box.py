@@ -407,7 +407,6 @@ class Box:
     def _turn(self, block: Block, events: list[Event]) -> None:
         """The pass just over was read in, or gave somebody the last token, or is told of."""
         decoders = self._decoders
-        self._memory.settle()
         if block.decodes:
             if not self._leap:
                 for task, gained in decoders.gains():
@@ -421,6 +420,7 @@ class Box:
 
     def _know(self, task: Task, events: list[Event]) -> None:
         """All of `task`'s prompt has been read, which gives a token."""
+        self._memory.settle()
         self._reading.remove(task)
         self._memory.known(task)
         task.times.append(self._at)

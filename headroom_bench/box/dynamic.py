@@ -30,6 +30,7 @@ class DynamicMemory:
     def seat(self, task: Task) -> bool:
         if not self._places:
             return False
+        self.settle()
         task.seat = self._places.take()
         task.start = self._reuse(task)
         self._pool.reading += task.start

@@ -13,8 +13,8 @@ Decoding = Decoders | Drafters
 
 
 class Memory(Protocol):
-    """Where sequences are kept. What running ones push out is settled at changes of the batch, and
-    never looked at before, so that leaping and stepping leave the same behind."""
+    """Where sequences are kept. What running ones push out is settled before anything is looked up
+    or given back, so that leaping and stepping leave the same behind."""
 
     def seat(self, task: Task) -> bool:
         """Give `task` a place, if there is one. Sets its `seat`, `start` (tokens that are there

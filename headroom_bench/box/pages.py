@@ -10,7 +10,7 @@ from __future__ import annotations
 from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.design import BoxDesign
 from headroom_bench.box.memory import Decoding, Places
-from headroom_bench.box.prefix_tree import Atom, PrefixTree, atoms_of
+from headroom_bench.box.prefix_tree import Atom, Node, PrefixTree
 from headroom_bench.box.task import Task
 
 SURE_BEATS = 1024
@@ -46,12 +46,13 @@ class PagedMemory:
     def seat(self, task: Task) -> bool:
         if not self._places:
             return False
+        self.settle()
         tree, page = self.tree, self._page
-        node, start = tree.root, 0
+        node, depth, start = tree.root, 0, 0
         if self._design.prefix_cache:
             if task.atoms is None:
-                task.atoms = atoms_of(task.segments)
-            node, start = tree.match(_with_answer(task, len(task.times)))
+                task.atoms = tree.atoms(task.segments)
+            node, depth, start = tree.match(_with_answer(task, len(task.times)))
             start = min(start, (task.target - 1) // page * page)
         tokens = task.target
         if self._design.reserve_answer:
@@ -62,9 +63,10 @@ class PagedMemory:
             if used:
                 return False
             # Alone it always fits, though perhaps not beside all that it would find.
-            node, start, own = tree.root, 0, -(-tokens // page)
+            node, depth, start, own = tree.root, 0, 0, -(-tokens // page)
         tree.lock(node)
-        task.seat, task.node, task.start = self._places.take(), node, start
+        task.seat, task.node, task.depth = self._places.take(), node, depth
+        task.start = start
         task.pages, task.reserved = start // page, own
         self._reserved += own
         self.settle()
@@ -134,17 +136,21 @@ class PagedMemory:
         """What `task` has written becomes part of the tree, and is its own no more."""
         if not self._design.prefix_cache:
             return
-        tree, old = self.tree, task.node
+        tree, old, path = self.tree, task.node, _with_answer(task, generated)
         assert old is not None
-        atoms = _with_answer(task, generated)
-        answer = atoms[-1]
-        if generated and old.key != answer[0] and _is_answer(old.key, task):
-            tree.rename(old, answer[0], answer[1])  # as far as it was when it was preempted
-        node = tree.insert(atoms, written)
-        tree.lock(node)
-        self._releases += 1
-        tree.unlock(old, self._releases)
-        task.node = node
+        base: Node | None = old if old.pages == old.full else old.parent
+        missing = path[task.depth :]
+        if task.preemptions and generated and _is_older_answer(old.key, path[-1][0]):
+            old = task.node = tree.rename(old, *path[-1])
+            base, missing = old.parent, path[-1:]
+        assert base is not None
+        node = tree.insert(base, missing, written)
+        if node is not old:
+            tree.lock(node)
+            self._releases += 1
+            tree.unlock(old, self._releases)
+            task.node = node
+        task.depth = len(path)
         pages = written // self._page
         if task.reserved:
             moved = min(task.reserved, pages - task.pages)
@@ -162,5 +168,8 @@ def _with_answer(task: Task, generated: int) -> list[Atom]:
     return [*atoms, ((task.request.answer_id, generated), generated)]
 
 
-def _is_answer(key: object, task: Task) -> bool:
-    return isinstance(key, tuple) and key[0] == task.request.answer_id
+def _is_older_answer(key: object, answer: object) -> bool:
+    """Whether a node holds what there was of an answer when its sequence was preempted."""
+    if not isinstance(key, tuple) or not isinstance(answer, tuple):
+        return False
+    return bool(key[0] == answer[0] and key != answer)

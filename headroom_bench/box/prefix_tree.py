@@ -12,36 +12,36 @@ from heapq import heapify, heappop, heappush
 
 from headroom_bench.segments import HASH_BLOCK_TOKENS, Segment
 
+TIDY_OFFERS = 1024
+"""Look through the leaves on offer when about so many more have come than there were."""
+
 Atom = tuple[object, int]
 """A piece of text: what identifies it after what precedes it, and its tokens."""
 
 
-def atoms_of(segments: tuple[Segment, ...]) -> list[Atom]:
-    """Pieces that are equal where text is: whole segments, or 16-token blocks where known."""
-    atoms: list[Atom] = []
-    for segment in segments:
-        if not segment.blocks:
-            atoms.append(((segment.content_id, segment.tokens), segment.tokens))
-            continue
-        known = segment.blocks[: segment.tokens // HASH_BLOCK_TOKENS]
-        atoms += ((block, HASH_BLOCK_TOKENS) for block in known)
-        rest = segment.tokens - HASH_BLOCK_TOKENS * len(known)
-        if rest:
-            atoms.append(((segment.content_id, segment.tokens), rest))
-    return atoms
+def _pieces(segment: Segment) -> list[Atom]:
+    """A text in the 16-token blocks that are known of it, and the rest."""
+    known = segment.blocks[: segment.tokens // HASH_BLOCK_TOKENS]
+    pieces: list[Atom] = [(block, HASH_BLOCK_TOKENS) for block in known]
+    rest = segment.tokens - HASH_BLOCK_TOKENS * len(known)
+    if rest:
+        pieces.append(((segment.content_id, segment.tokens), rest))
+    return pieces
 
 
 class Node:
     """One atom in its place."""
 
-    __slots__ = ("children", "full", "key", "pages", "parent", "refs", "stamp", "start")
+    __slots__ = ("children", "end", "full", "key", "pages", "parent", "refs", "stamp", "start")
 
-    def __init__(self, key: object, parent: Node | None, start: int, full: int) -> None:
+    def __init__(self, key: object, parent: Node | None, start: int, end: int, page: int) -> None:
         self.key = key
         self.parent = parent
         self.start = start
         """Tokens before it."""
-        self.full = full
+        self.end = end
+        """Tokens up to its end."""
+        self.full = end // page - start // page
         """Pages that end in it when it is there as a whole."""
         self.pages = 0
         """Those that are there, from its start on."""
@@ -58,7 +58,7 @@ class PrefixTree:
     __slots__ = ("_heap", "_offers", "_order", "_page", "evictable", "pages", "root")
 
     def __init__(self, page_tokens: int) -> None:
-        self.root = Node(None, None, 0, 0)
+        self.root = Node(None, None, 0, 0, page_tokens)
         self.root.refs = 1
         self.pages = 0
         """Pages held, used or not."""
@@ -69,30 +69,46 @@ class PrefixTree:
         self._offers = 0  # since the last tidying
         self._order = 0
 
-    def match(self, atoms: list[Atom]) -> tuple[Node, int]:
-        """The deepest node on the way of `atoms`, and the tokens in whole pages up to there."""
-        node, end = self.root, 0
+    def atoms(self, segments: tuple[Segment, ...]) -> list[Atom]:
+        """A prompt in the pieces by which it is, or will be, held: whole segments, but those of
+        which more is known in 16-token blocks, unless they are here whole (an answer is)."""
+        atoms: list[Atom] = []
+        node: Node | None = self.root
+        for segment in segments:
+            whole: Atom = ((segment.content_id, segment.tokens), segment.tokens)
+            pieces = [whole]
+            if segment.blocks and (node is None or whole[0] not in node.children):
+                pieces = _pieces(segment)
+            for atom in pieces:
+                node = None if node is None else node.children.get(atom[0])
+            atoms += pieces
+        return atoms
+
+    def match(self, atoms: list[Atom]) -> tuple[Node, int, int]:
+        """The deepest node on the way of `atoms`, how many of them are here as a whole, and the
+        tokens in whole pages up to there."""
+        node, depth, page = self.root, 0, self._page
         for atom in atoms:
             child = node.children.get(atom[0])
             if child is None:
                 break
-            node = child
             if child.pages < child.full:
-                end = (child.start // self._page + child.pages) * self._page
-                break
-            end = child.start + atom[1]
-        return node, end // self._page * self._page
+                return child, depth, (child.start // page + child.pages) * page
+            node = child
+            depth += 1
+        return node, depth, node.end // page * page
 
-    def insert(self, atoms: list[Atom], written: int) -> Node:
-        """Hold the first `written` tokens of `atoms`. Returns the node in which they end."""
-        page, node, start = self._page, self.root, 0
+    def insert(self, node: Node, atoms: list[Atom], written: int) -> Node:
+        """Hold the first `written` tokens of the path that goes on with `atoms` after `node`, which
+        is there as a whole. Returns the node in which they end."""
+        page, start = self._page, node.end
         for key, tokens in atoms:
             if start >= written:
                 break
             end = start + tokens
             child = node.children.get(key)
             if child is None:
-                child = Node(key, node, start, end // page - start // page)
+                child = Node(key, node, start, end, page)
                 node.children[key] = child
             want = (end if end < written else written) // page - start // page
             if child.pages < want:
@@ -104,13 +120,24 @@ class PrefixTree:
             node, start = child, end
         return node
 
-    def rename(self, node: Node, key: object, tokens: int) -> None:
-        """A leaf that one sequence alone uses turns out to be the beginning of a longer atom."""
-        assert node.parent is not None
-        del node.parent.children[node.key]
+    def rename(self, node: Node, key: object, tokens: int) -> Node:
+        """A leaf that one running sequence alone uses turns out to be the beginning of a longer
+        atom. Returns the node of that, which the sequence uses now."""
+        parent = node.parent
+        assert parent is not None
+        del parent.children[node.key]
+        same = parent.children.get(key)
+        if same is not None:  # somebody else's: one copy is enough
+            self.lock(same)
+            self.pages -= node.pages
+            node.parent = None
+            parent.refs -= 1
+            return same
         node.key = key
-        node.full = (node.start + tokens) // self._page - node.start // self._page
-        node.parent.children[key] = node
+        node.end = node.start + tokens
+        node.full = node.end // self._page - node.start // self._page
+        parent.children[key] = node
+        return node
 
     def lock(self, node: Node) -> None:
         """A running sequence uses the path down to `node`."""
@@ -171,12 +198,12 @@ class PrefixTree:
         self._order += 1
         heappush(self._heap, (leaf.stamp, self._order, leaf))
         self._offers += 1
-        if 2 * self._offers > len(self._heap) + 1024:
+        if 2 * self._offers > len(self._heap) + TIDY_OFFERS:
             self._tidy()
 
     def _tidy(self) -> None:
         """Drop offers that no longer hold, so that they do not pile up where nothing is evicted."""
-        self._heap = [
+        self._heap[:] = [
             offer
             for offer in self._heap
             if offer[2].parent is not None

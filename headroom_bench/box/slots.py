@@ -78,6 +78,7 @@ class SlotMemory:
     def seat(self, task: Task) -> bool:
         if not self.free:
             return False
+        self.settle()
         slot, shared = self._choose(task)
         del self.free[slot.index]
         self._pool.idle -= slot.held.valid_tokens

@@ -106,6 +106,8 @@ class Task:
     slot: Slot | None = None
     atoms: list[Atom] | None = None
     node: Node | None = None
+    depth: int = 0
+    """Paged: how many of its atoms the tree had as a whole."""
     pages: int = 0
     """Paged: pages of the shared tree at its start that it does not hold itself."""
     reserved: int = 0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from types import FrameType
 
+import numpy as np
 import pytest
 from box_toys import ToyPricer, request
+from numpy.typing import NDArray
 
-from headroom_bench.box import Box
+from headroom_bench.box import Box, plan
 from headroom_bench.box.decoders import Decoders
 from headroom_bench.box.events import BoxRequest
 from headroom_bench.box.task import Task
+from headroom_bench.roofline.pricer import Batch
 
 
 def serve(box: Box) -> float:
@@ -119,3 +124,60 @@ def test_memory_stays_bounded(leap: bool) -> None:
     assert len(box._decoders._timeline) < 3 * 4096
     assert len(box._decoders._finishes) <= 2
     assert len(box._plan.blocks) == 0
+
+
+@dataclass
+class CountingPricer(ToyPricer):
+    """Counts passes that were priced."""
+
+    passes: int = 0
+
+    def pass_s(self, batch: Batch) -> float:
+        self.passes += 1
+        return super().pass_s(batch)
+
+    def passes_s(self, batch: Batch, k: int) -> NDArray[np.float64]:
+        self.passes += k
+        return super().passes_s(batch, k)
+
+
+def test_arrivals_into_free_slots_waste_no_more_than_was_used() -> None:
+    pricer = CountingPricer()
+    box = Box(pricer, slots=64, ctx_per_slot=200_000)
+    for number in range(60):
+        at = number * 1.0
+        while (due := box.next_event_at(by=at)) is not None and due <= at:
+            box.advance(due)
+        box.submit(request(f"r{number}", (f"t{number}", 10), max_tokens=100_000), at)
+        box.advance(at)
+    # Each arrival comes into the middle of a block at most as long as all before it, or of 128.
+    assert pricer.passes < 2 * box.usage.passes + 60 * plan.FIRST_LEAP
+
+
+@pytest.mark.parametrize("count", [64, 2048])
+def test_pages_of_a_batch_cost_the_same_whatever_its_size(count: int) -> None:
+    """A batch's pages come from sums by the rest of a context in pages, 16 of them, not from its
+    sequences."""
+    decoders = Decoders(window=None, page_tokens=16)
+    for order in range(count):
+        task = Task(BoxRequest(str(order), (), 1, ""), order, (), 10 + order % 50, 0.0, order=order)
+        task.wanted = 10_000
+        task.times.append(0.0)
+        decoders.add(task)
+    counted = 0
+
+    def tracer(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal counted
+        counted += 1
+
+    sys.setprofile(tracer)
+    try:
+        for beat in range(1, 101):
+            decoders.pages_after(beat)
+            decoders.batch(beat)
+    finally:
+        sys.setprofile(None)
+    assert counted < 2500
+    for beat in (0, 1, 15, 16, 17, 1000):
+        want = sum(-(-(beat + task.shift + 1) // 16) for task in decoders.tasks.values())
+        assert decoders.pages_after(beat) == want <= decoders.most_pages(beat)
