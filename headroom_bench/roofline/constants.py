@@ -106,16 +106,6 @@ class Constants:
             if field.name != "spread"
         )
 
-    def with_values(self, source: str, **values: float) -> Constants:
-        """The same with some values replaced, as fitted from `source`."""
-        return replace(
-            self,
-            **{
-                name: replace(getattr(self, name), value=value, status="fitted", source=source)
-                for name, value in values.items()
-            },
-        )
-
 
 def constants_for(
     hardware: Hardware, runtime: str, backend: str, build: str | None = None

@@ -118,14 +118,25 @@ OF_BACKEND: Mapping[str, _Values] = {
         "fitted",
         "seed1, b10851: Gemma 4, GLM-4.7-Flash, Qwen3.6 at 64k with f16 and q8_0 caches",
     ),
-    "rocm": ({"kv_copy": 1.0}, "assumed", "shares CUDA's kernels"),
+    "rocm": (
+        {"kv_copy": 1.0, "attention_efficiency": 0.10, "compute_efficiency": 0.31},
+        "assumed",
+        "shares CUDA's kernels; attention and products as on RDNA 3, 3.5 and 4",
+    ),
     "vulkan": (
-        {"tile_tokens": 32.0, "expert_tiles": 1.0, "expert_16bit_share": 0.31},
+        {
+            "tile_tokens": 32.0, "expert_tiles": 1.0, "expert_16bit_share": 0.31,
+            "attention_efficiency": 0.07, "compute_efficiency": 0.21, "bits16_compute_share": 0.45,
+        },
         "fitted",
-        "lhl25, hogmu, hogss: Strix Halo from 1 to 64 tokens; ky26feb, ky26may: BF16 MoE",
+        "lhl25, hogmu, hogss: Strix Halo from 1 to 64 tokens; ky26feb, ky26may: BF16 MoE; "
+        "prompts as on RDNA 3.5, RDNA 4 and Xe2",
     ),
     "metal": (
-        {"tile_tokens": 32.0, "expert_tiles": 1.0, "token_share": 0.178},
+        {
+            "tile_tokens": 32.0, "expert_tiles": 1.0, "token_share": 0.175, "overhead_s": 2.8e-3,
+            "expert_layer_s": 6.7e-5,
+        },
         "fitted",
         "ggm2u: M2 Ultra, six models from 1 to 32 sequences",
     ),
@@ -141,7 +152,8 @@ OF_BACKEND: Mapping[str, _Values] = {
         "no kernels start on a CPU; ikcpu-0015: 7950X, 8B Q4_0",
     ),
 }  # fmt: skip
-"""What a backend of llama.cpp does wherever it runs."""
+"""What a backend of llama.cpp does wherever it runs: values of the boxes below, for boxes without
+rows of their own."""
 
 # fmt: off
 BOXES: Mapping[tuple[str, str, str], Fit] = {
@@ -162,7 +174,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "attention_efficiency": 0.103, "expert_half_tokens": 26.3, "token_share": 0.0249,
         "latent_attention_efficiency": 0.0764, "expert_16bit_share": 0.311,
         "linear_token_s": 1.2e-06,
-    }, Spread(0.10, 0.24, 0.20, 0.36, 0.46, 0.42),
+    }, Spread(0.14, 0.32, 0.24, 0.36, 0.73, 0.62),
         "ky26feb, ky26may, ky26may12, kycurve, hogb, hogkv, hogmu, hogss, visor: "
         "497 rows, 32 models, RADV"),
     ("rdna3.5", "llama.cpp", "rocm"): Fit({
@@ -173,7 +185,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "expert_half_tokens": 20.9, "decode_attention_efficiency": 0.217,
         "latent_attention_efficiency": 0.0963, "expert_16bit_share": 0.725,
         "bits8_compute_share": 0.967, "linear_token_s": 2.1e-06,
-    }, Spread(0.12, 0.21, 0.2, 0.27, 0.45, 0.32),
+    }, Spread(0.14, 0.21, 0.24, 0.45, 0.60, 0.40),
         "ky26feb, ky26may, ky26may12, kycurve, bluep, hogb, hogss, strixpar: 1038 rows, ROCm 7"),
     ("apple", "llama.cpp", "metal"): Fit({
         "bandwidth_efficiency": 0.818, "overhead_s": 0.00282, "linear_layer_s": 0.000128,
@@ -188,12 +200,12 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.943, "overhead_s": 3.72e-3, "compute_efficiency": 0.269,
         "kquant_compute_share": 0.851, "bits16_compute_share": 1.69, "fp4_compute_share": 0.87,
         "bits8_compute_share": 0.935, "attention_efficiency": 0.0696, "expert_half_tokens": 52.9,
-    }, Spread(0.21, 0.25, 0.35, 0.45, 0.26, 0.70), "kyr9700, ubsweep: R9700, 104 rows, 9 models"),
+    }, Spread(0.21, 0.32, 0.35, 0.45, 0.26, 0.70), "kyr9700, ubsweep: R9700, 104 rows, 9 models"),
     ("rdna4", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.80, "overhead_s": 3.64e-3, "compute_efficiency": 0.170,
         "kquant_compute_share": 0.694, "bits16_compute_share": 0.754, "fp4_compute_share": 1.07,
         "bits8_compute_share": 1.07, "attention_efficiency": 0.0410, "expert_half_tokens": 26.8,
-    }, Spread(0.33, 0.36, 0.40, 0.50, 0.38, 0.42), "kyr9700, q38mtp: R9700, 97 rows, 9 models"),
+    }, Spread(0.33, 0.43, 0.40, 0.50, 0.38, 0.42), "kyr9700, q38mtp: R9700, 97 rows, 9 models"),
     ("rdna3", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.752, "overhead_s": 1.37e-3, "compute_efficiency": 0.42,
     }, Spread(0.28, 0.35, 0.40, 0.50, 0.30, 0.45), "pr26284, q38mtp, q38pr, q38swp: RX 7900 XTX"),
@@ -204,7 +216,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.87, "overhead_s": 0.80e-3, "expert_batch_s": 1.27e-4,
         "compute_efficiency": 0.956, "kquant_compute_share": 0.905, "bits16_compute_share": 1.26,
         "fp4_compute_share": 0.715, "attention_efficiency": 0.41,
-    }, Spread(0.17, 0.10, 0.30, 0.37, 0.40, 0.42),
+    }, Spread(0.22, 0.10, 0.30, 0.37, 0.40, 0.42),
         "gbrep, ikoss, q38mtp, scorebd, ubsweep, xj24: GeForce, 107 rows, 7 models"),
     ("rtx-6000-ada", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.894, "compute_efficiency": 0.288, "kquant_compute_share": 0.784,
@@ -222,7 +234,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "compute_efficiency": 0.88, "kquant_compute_share": 0.792, "bits16_compute_share": 1.18,
         "attention_efficiency": 0.502, "expert_half_tokens": 88.4,
         "decode_attention_efficiency": 0.901,
-    }, Spread(0.33, 0.22, 0.37, 0.60, 0.41, 0.80),
+    }, Spread(0.49, 0.22, 0.50, 0.60, 0.41, 0.80),
         "club, lot3090, misc, q38mtp, scorebd, ubsweep, xj24: GeForce, 92 rows, 11 models"),
     ("rtx-a6000", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.828, "compute_efficiency": 0.465, "bits16_compute_share": 1.14,
@@ -234,24 +246,24 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.87, "overhead_s": 0.70e-3, "linear_layer_s": 7.8e-5,
         "expert_layer_s": 2.25e-5, "compute_efficiency": 0.95, "kquant_compute_share": 0.944,
         "expert_half_tokens": 119.0,
-    }, Spread(0.29, 0.32, 0.40, 0.50, 0.60, 0.60),
+    }, Spread(0.29, 0.60, 0.40, 0.70, 0.60, 0.71),
         "q38mtp, q38swp, misc7, scorebd: RTX 5090; share of peak as on Ada"),
     ("rtx-pro-6000-ws", "llama.cpp", "cuda"): Fit({
         "compute_efficiency": 0.456, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
-    }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.45), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
+    }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.60), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
     ("rtx-pro-6000-maxq", "llama.cpp", "cuda"): Fit({
         "compute_efficiency": 0.456, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
-    }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.45), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
+    }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.60), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
     ("xe2", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.778, "overhead_s": 17.7e-3, "compute_efficiency": 0.146,
         "kquant_compute_share": 0.787, "bits16_compute_share": 0.46, "fp4_compute_share": 1.09,
         "attention_efficiency": 0.0132, "expert_half_tokens": 62.3, "expert_16bit_share": 1.0,
-    }, Spread(0.55, 0.40, 0.60, 0.60, 0.32, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
+    }, Spread(0.60, 0.40, 0.60, 0.60, 0.32, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
     ("xe2", "llama.cpp", "sycl"): Fit({
         "bandwidth_efficiency": 0.638, "overhead_s": 6.63e-3, "compute_efficiency": 0.211,
         "kquant_compute_share": 0.962, "bits16_compute_share": 0.401, "fp4_compute_share": 1.15,
         "attention_efficiency": 0.0195, "expert_half_tokens": 287.0,
-    }, Spread(1.0, 0.75, 1.0, 0.8, 0.18, 0.35),
+    }, Spread(1.33, 0.75, 1.33, 0.8, 0.36, 0.35),
         "kyb70: Arc Pro B70, 44 rows; decoding differs up to fourfold between formats"),
     ("hopper", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.646, "overhead_s": 2.88e-3, "compute_efficiency": 0.193,

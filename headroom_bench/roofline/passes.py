@@ -13,7 +13,6 @@ from headroom_bench.roofline.coefficients import coefficients, host_copy_s
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.drafting import Drafter, drafter_of
 from headroom_bench.roofline.iteration import (
-    Coefficients,
     decode_seconds,
     decode_table,
     pass_seconds,
@@ -76,13 +75,10 @@ class _Piece:
 class Roofline:
     """The iteration rule of one deployment. Implements `Pricer`."""
 
-    def __init__(self, deployment: Deployment, priced: Coefficients | None = None) -> None:
-        """With `priced`, those coefficients instead of the deployment's own (for ranges).
-
-        Raises `UserError` for a model whose shape is only partly published.
-        """
+    def __init__(self, deployment: Deployment) -> None:
+        """Raises `UserError` for a model whose shape is only partly published."""
         self.deployment = deployment
-        self.coefficients = priced or coefficients(deployment)
+        self.coefficients = coefficients(deployment)
         self._window = deployment.kv().window_tokens
         self._tokens: list[_Row] = []
         self._decodes: list[tuple[float, float, float]] = []
