@@ -23,6 +23,7 @@ from headroom_bench.roofline.iteration import (
     Coefficients,
     decode_seconds,
     decode_table,
+    multiplied_tokens,
     pass_seconds,
     token_table,
 )
@@ -97,7 +98,8 @@ def prompt_seconds(c: Coefficients, prompt: Any, ubatch: Any, window: Any) -> An
     before = whole * ubatch
     inside = _windowed(before, window)
     # Each pass of a prompt needs the output matrix once.
-    seconds = c.head_s * np.ceil(prompt / np.maximum(PASS_TOKENS, ubatch))
+    passes = np.ceil(prompt / np.maximum(PASS_TOKENS, ubatch))
+    seconds = c.head_s * multiplied_tokens(c, 1.0) * passes
     seconds = seconds + _pieces(c, whole, np.minimum(ubatch, prompt), 0.0 * whole, inside, window)
     left = _windowed(prompt, window) - inside
     return seconds + _pieces(c, 1.0 * (rest > 0), np.maximum(rest, 1.0), before, left, window)

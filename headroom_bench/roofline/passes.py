@@ -247,7 +247,7 @@ class Roofline:
             compute_s=busy * c.body_s
             + c.scan_s * prompt
             + lost
-            + (outputs * busy / tokens * c.head_s if queries else ends * c.head_s * (busy > 0))
+            + self._row(outputs)[2] * c.head_s
             + c.query_s * q_pairs
             + c.query_window_s * q_window_pairs
             + c.pair_s * pairs
