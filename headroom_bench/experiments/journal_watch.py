@@ -77,7 +77,12 @@ class JournalWatch:
 
 
 def server_timings(record: RequestRecord) -> ServerTimings | None:
-    """The exact key of a response that carried the server's `timings`."""
+    """The exact key of an answer that carried the server's final `timings`.
+
+    One that was cut off has the running ones of its last event at best: no key.
+    """
+    if not record.ok:
+        return None
     prompt, cached = record.prompt_tokens, record.cached_tokens
     prefill_s, decode_s = record.server_prefill_s, record.server_decode_s
     if prompt is None or cached is None or prefill_s is None or decode_s is None:

@@ -260,7 +260,7 @@ def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
         if not exchange.headers_ns:
             return "reset", "the connection closed before any answer"
         return "truncated", "the answer broke off without a finish reason"
-    if reading.nonsense is not None and not reading.finish_reason:
+    if reading.nonsense is not None:
         return "nonsense", reading.nonsense
     if not reading.finish_reason:
         return "truncated", "the answer ended without a finish reason"

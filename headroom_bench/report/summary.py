@@ -9,8 +9,10 @@ from typing import Any
 from headroom_bench.judge.turns import TargetLike, turns_of
 from headroom_bench.judge.verdict import Load, judge, turn_figures
 from headroom_bench.records import RequestRecord
+from headroom_bench.results.prompt_checks import prompt_figures
 from headroom_bench.results.statistics import (
     error_kinds,
+    is_extra,
     persona_statistics,
     spread,
     steady,
@@ -49,12 +51,19 @@ class Window:
         return max(0.0, self.ended_s - self.warmup_s)
 
 
+def kept(records: Sequence[RequestRecord], window: Window) -> list[RequestRecord]:
+    """The records that count: begun within the window, and not cut off by us."""
+    within = steady(records, window.warmup_s, window.ended_s)
+    return [record for record in within if record.error_kind != "interrupted"]
+
+
 def summarise_world(
-    outcome: WorldOutcome, targets: Mapping[str, TargetLike | None], window: Window
+    outcome: WorldOutcome,
+    records: Sequence[RequestRecord],
+    targets: Mapping[str, TargetLike | None],
+    window: Window,
 ) -> dict[str, Any]:
-    """Figures, verdicts and limits of one world."""
-    records = steady(outcome.records, window.warmup_s, window.ended_s)
-    records = [record for record in records if record.error_kind != "interrupted"]
+    """Figures, verdicts and limits of one world, over its `records` that count."""
     turns = turns_of(records, targets)
     word, groups = judge(turns, targets, outcome.load)
     by_persona = {}
@@ -62,6 +71,7 @@ def summarise_world(
         own = [record for record in records if record.persona == name]
         by_persona[name] = {
             **persona_statistics(own),
+            **prompt_figures([record for record in usable(own) if not is_extra(record)]),
             **turn_figures(turns, name),
             **groups[name].as_row(),
         }
@@ -81,14 +91,17 @@ def summarise_world(
 
 
 def ratios(measured: Sequence[RequestRecord], predicted: Sequence[RequestRecord]) -> dict[str, Any]:
-    """Measured / predicted of the main figures, over all personas' successes."""
-    sides = [usable(measured), usable(predicted)]
-    found: dict[str, Any] = {}
+    """Measured / predicted of the main figures, over all requests that both worlds have."""
+    ours = {record.request_id: record for record in usable(measured)}
+    theirs = {record.request_id: record for record in usable(predicted)}
+    both = [name for name in ours if name in theirs]
+    found: dict[str, Any] = {"n": len(both)}
     for name, (metric, percentile) in RATIOS.items():
-        ours, theirs = (
-            spread(getattr(record, metric) for record in records)[percentile] for records in sides
+        ours_at, theirs_at = (
+            spread(getattr(world[request_id], metric) for request_id in both)[percentile]
+            for world in (ours, theirs)
         )
-        found[name] = ours / theirs if ours is not None and theirs else None
+        found[name] = ours_at / theirs_at if ours_at is not None and theirs_at else None
     return found
 
 
@@ -102,17 +115,16 @@ def build_summary(
     warnings: Sequence[str],
 ) -> dict[str, Any]:
     """The whole document. `head` holds run_id, target and the like."""
-    ours = summarise_world(measured, targets, window)
+    records = kept(measured.records, window)
+    ours = summarise_world(measured, records, targets, window)
     summary = {**head, "duration_s": window.ended_s, "warmup_s": window.warmup_s, **ours}
+    summary["predicted"] = summary["ratio"] = None
     if predicted is not None:
-        summary["predicted"] = summarise_world(predicted, targets, window)
-        summary["ratio"] = ratios(
-            steady(measured.records, window.warmup_s, window.ended_s),
-            steady(predicted.records, window.warmup_s, window.ended_s),
-        )
-    else:
-        summary["predicted"] = None
-        summary["ratio"] = None
+        # The same requests: one that the model has begin later than the run ended counts too.
+        names = {record.request_id for record in records}
+        same = [record for record in predicted.records if record.request_id in names]
+        summary["predicted"] = summarise_world(predicted, same, targets, window)
+        summary["ratio"] = ratios(records, same)
     summary["harness"] = dict(harness)
     summary["warnings"] = list(warnings)
     return summary

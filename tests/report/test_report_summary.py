@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,16 +109,31 @@ def test_ratios_are_measured_over_predicted() -> None:
     faster = [record(n, ttft_s=0.4, decode_tok_s=20.0, e2e_s=1.5) for n in range(20)]
     found = ratios(slower, faster)
     assert found == pytest.approx(
-        {"ttft_p50": 1.25, "ttft_p95": 1.25, "decode_p50": 0.5, "e2e_p50": 2.0, "e2e_p95": 2.0}
+        {
+            "n": 20,
+            "ttft_p50": 1.25,
+            "ttft_p95": 1.25,
+            "decode_p50": 0.5,
+            "e2e_p50": 2.0,
+            "e2e_p95": 2.0,
+        }
     )
 
 
 def test_ratios_that_cannot_be_had_are_null() -> None:
-    nothing = dict.fromkeys(RATIOS)
+    nothing = {"n": 0, **dict.fromkeys(RATIOS)}
     assert ratios([], GOOD) == ratios(GOOD, []) == ratios([failed()], GOOD) == nothing
     few = ratios(GOOD[:19], GOOD)
     assert few["ttft_p95"] is None
     assert few["ttft_p50"] is not None
+
+
+def test_the_prediction_counts_the_same_requests_whenever_it_has_them_begin() -> None:
+    late = [replace(good, started_at_s=1e6, e2e_s=1.0) for good in GOOD]
+    more = [*late, replace(GOOD[0], request_id="nobody-9/c0/t0/r0")]
+    summary = summarised(GOOD, more)
+    assert summary["predicted"]["requests"] == summary["requests"] == len(GOOD)
+    assert summary["ratio"]["n"] == len(GOOD)
 
 
 def test_a_persona_without_a_target_has_figures_and_no_verdict() -> None:
@@ -164,7 +180,7 @@ def test_headlines_stay_on_their_lines_at_80_columns() -> None:
 
 
 def test_measured_stands_beside_predicted() -> None:
-    lines = shown(summarised(GOOD, [record(n, e2e_s=1.0) for n in range(40)]))
+    lines = shown(summarised(GOOD, [replace(good, e2e_s=1.0) for good in GOOD]))
     (row,) = [line for line in lines if line.startswith("E2E s")]
     assert row.split()[2:] == ["2.000", "/", "2.000", "1.000", "/", "1.000", "2.00", "31", "generated"]  # fmt: skip  # noqa: E501
 
