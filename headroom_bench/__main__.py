@@ -14,7 +14,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, _end_at_once)
     from headroom_bench.cli.app import run_app
 
-    sys.exit(run_app(sys.argv[1:]))
+    code = run_app(sys.argv[1:])
+    # The interpreter gives signals their defaults back while it ends: a late Ctrl-C would turn an
+    # exit code into a death by signal.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _end_at_once(number: int, frame: object) -> None:  # noqa: ARG001

@@ -10,9 +10,11 @@ from types import FrameType
 
 from headroom_bench.errors import EXIT_INTERRUPTED
 
+_SIGNALS = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+
 
 class Interrupt:
-    """Catches SIGINT and SIGTERM from `install` to `restore`.
+    """Catches SIGINT, SIGTERM and a closed terminal's SIGHUP from `install` to `restore`.
 
     What must be ended is told through `on_first`; a signal that came before is told at once.
     """
@@ -26,7 +28,7 @@ class Interrupt:
         self._former: dict[signal.Signals, object] = {}
 
     def install(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             self._former[number] = signal.signal(number, self._caught)
 
     def restore(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.experiments.box_words import in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.report.summary import Window, build_summary
@@ -38,8 +39,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
     """
     deployment = deployment_of(options.target)
     crowd, target = options.crowd, options.target
-    folder = RunFolder.create(options.out, f"{target.name}-simulated", crowd.name, datetime.now())
-    naming = Naming(folder.run_id, target.name, deployment.model.name)
+    naming = Naming("", target.name, deployment.model.name)
     outcome, token_times = predict_crowd(
         crowd,
         deployment,
@@ -48,8 +48,10 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         max_requests=options.max_requests,
         one_way_s=options.one_way_s,
     )
+    folder = RunFolder.create(options.out, f"{target.name}-simulated", crowd.name, datetime.now())
     writer = RecordWriter(folder)
     for record in outcome.records:
+        record.run_id = folder.run_id
         writer.append(record, token_times[record.request_id])
     writer.close()
     ended_s = max((record.end_s or 0.0 for record in outcome.records), default=0.0)
@@ -58,6 +60,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         "target": target.name,
         "crowd": crowd.name,
         "model": deployment.model.name,
+        "box": in_words(deployment),
         "world": "predicted",
         "status": "complete",
     }
@@ -69,7 +72,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         {name: persona.target for name, persona in crowd.personas().items()},
         Window(options.warmup_s, ended_s),
         harness,
-        [],
+        [complaint] if (complaint := memory_complaint(deployment)) else [],
     )
     folder.write_json("summary.json", summary)
     folder.write_manifest(

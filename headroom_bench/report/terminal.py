@@ -49,7 +49,8 @@ def print_summary(summary: Figures, console: Console) -> None:
 
 def _title(summary: Figures) -> str:
     model = f" ({summary['model']})" if summary.get("model") else ""
-    return f"crowd {summary['crowd']} on {summary['target']}{model}"
+    box = f"\nbox: {summary['box']}" if summary.get("box") else ""
+    return f"crowd {summary['crowd']} on {summary['target']}{model}{box}"
 
 
 def _persona(ours: Figures, theirs: Figures | None) -> Table:

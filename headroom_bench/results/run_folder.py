@@ -65,6 +65,7 @@ class RunFolder:
             half.write_text(text + "\n", encoding="utf-8")
             half.replace(path)
         except OSError as why:
+            half.unlink(missing_ok=True)
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
     def write_rows(
