@@ -36,4 +36,7 @@ def find_file(what: str, name: str, folder: Path) -> Path:
     shipped = folder / f"{name}.toml"
     if shipped.is_file():
         return shipped
-    raise unknown_name(what, name, names_in(folder), hint="; or give the path of a .toml file")
+    hint = "; or give the path of a .toml file"
+    if ":" in name:
+        hint = f"; for a server write http://{name}"
+    raise unknown_name(what, name, names_in(folder), hint=hint)

@@ -10,18 +10,13 @@ import typer
 
 from headroom_bench.cli import options as flags
 
+KINDS = ("models", "hardware", "quants", "runtimes", "networks", "personas", "targets")
 _PIPE_WIDTH = 160
 """Columns where there is no terminal to ask."""
 
 
 def catalog(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            help="models, hardware, quants, runtimes, networks, personas or targets.",
-            metavar="KIND",
-        ),
-    ],
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(KINDS)}.", metavar="KIND")] = "",
     name: Annotated[
         str | None, typer.Argument(help="One entry: a name or a file of yours.", metavar="[NAME]")
     ] = None,
@@ -33,6 +28,9 @@ def catalog(
     as_json: flags.Json = False,
 ) -> int:
     """List a part of the catalogue, or show one entry in words with its sources."""
+    if not kind:
+        typer.echo(f"headroom-bench catalog KIND [NAME], where KIND is {', '.join(KINDS)}")
+        return 0
     from headroom_bench.catalog.listing import list_entries, one_entry
     from headroom_bench.errors import UserError
 

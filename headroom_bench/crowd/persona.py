@@ -154,7 +154,13 @@ def _refuse_twins(table: Table, field: str, names: list[str]) -> None:
             raise table.error(field, f"two of them are named {name!r}")
 
 
+NAME_LENGTH = 64
+"""Names stand in every request id and in file formats with bounded fields."""
+
+
 def _check_name(table: Table, name: str) -> None:
+    if len(name) > NAME_LENGTH:
+        raise table.error("name", f"is {len(name)} letters long; at most {NAME_LENGTH} fit")
     if not name or any(mark in "/." or mark.isspace() for mark in name):
         raise table.error("name", f"{name!r} must not be empty or hold blanks, dots or slashes")
 
