@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headroom_bench.errors import UserError
+from headroom_bench.redaction import hide, hide_basic, hide_header, redacted, shown_words
 from headroom_bench.shipped import find_file, shipped_dir
 from headroom_bench.toml_table import Table, read_toml
 
 DIALECTS = ("openai", "llamacpp", "vllm", "ollama", "sglang", "mlx")
+
+ENVIRONMENT = "env"
+"""As a proxy: the one that the environment names. As a header's value, `env:VAR`: that variable."""
+OUR_BODY_FIELDS = ("messages", "model", "stream", "max_tokens", "n")
+"""What a request cannot have otherwise, or the measurement would not be what it says."""
+_OUR_HEADERS = ("content-length", "transfer-encoding", "connection")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET_FIELD = re.compile(r"api_?key|secret|password", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +65,22 @@ class StartSpec:
 class Target:
     name: str
     url: str
-    """May hold {port} where `start` picks the port."""
+    """May hold {port} where `start` picks the port. Never a password: that becomes a header."""
     dialect: str = "openai"
     model: str | None = None
     api_key_env: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request; a value `env:VAR` stands for that variable's."""
+    body: dict[str, Any] = field(default_factory=dict)
+    """Further fields of every request's body; None leaves out one that we would send."""
+    ca_file: str | None = None
+    """Certificates (PEM) to trust besides nothing else; None: the system's."""
+    insecure: bool = False
+    """Trust any certificate."""
+    proxy: str | None = None
+    """A URL without its user and password, or `env`."""
+    proxy_login: str | None = field(default=None, repr=False)
+    """`user:password` for the proxy."""
     link: str | None = None
     journal: str | None = None
     """A journal source, or `started`: the log of the server that `start` started."""
@@ -65,6 +88,22 @@ class Target:
     start: StartSpec | None = None
     embedded_mock: bool = False
     """The run starts the bundled mock server itself."""
+    source: str = ""
+    """What `load_target` was given, so that it can be read again: a name, a whole path, a URL."""
+
+    def shown(self) -> dict[str, Any]:
+        """All of it that may be written down: of headers only the names, no login, and commands
+        without the values of options that sound secret."""
+        rows = asdict(self)
+        del rows["proxy_login"]
+        rows["headers"] = sorted(self.headers)
+        if self.start is not None:
+            rows["start"]["command"] = shown_words(self.start.command)
+            rows["start"]["stop"] = shown_words(self.start.stop) if self.start.stop else None
+        if self.journal is not None:
+            rows["journal"] = " ".join(shown_words(self.journal.split(" ")))
+        shown: dict[str, Any] = redacted(rows)
+        return shown
 
 
 def load_target(name: str) -> Target:
@@ -74,21 +113,52 @@ def load_target(name: str) -> Target:
         UserError: unknown name, or a wrong file (file, line and field are named).
     """
     if "://" in name:
-        return Target(name=name.split("://", 1)[1].strip("/"), url=name)
-    return read_target(read_toml(find_file("target", name, shipped_dir("targets"))))
+        url, login = split_login(name)
+        headers = {"Authorization": hide_basic(*login)} if login else {}
+        return Target(url.split("://", 1)[1].strip("/"), url, headers=headers, source=url)
+    path = find_file("target", name, shipped_dir("targets"))
+    source = str(path.resolve()) if path.suffix == ".toml" and "/" in name else name
+    return replace(read_target(read_toml(path)), source=source)
+
+
+def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
+    """A URL without its user and password, and those.
+
+    Raises:
+        UserError: it cannot be read; the message does not show it, for what stands in it.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as why:
+        raise UserError(f"the URL cannot be read: {why}") from None
+    login, at, place = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    user, colon, password = login.partition(":")
+    if not colon:  # a lone token
+        hide(unquote(user))
+    return urlunsplit(parts._replace(netloc=place)), (unquote(user), unquote(password))
 
 
 def read_target(table: Table) -> Target:
     """The target that a table describes."""
     embedded = table.flag("embedded_mock", False)
-    headers = table.table("headers")
+    headers, body = table.table("headers"), table.table("body")
+    url, login = split_login(table.text("url", "http://127.0.0.1:{port}" if embedded else ...))
+    sent = _texts(headers) if headers else {}
+    if login:
+        sent["Authorization"] = hide_basic(*login)
     target = Target(
         name=table.text("name", table.path.stem),
-        url=table.text("url", "http://127.0.0.1:{port}" if embedded else ...),
+        url=url,
         dialect=table.choice("dialect", DIALECTS, "openai"),
         model=table.text("model", None),
         api_key_env=table.text("api_key_env", None),
-        headers=_texts(headers) if headers else {},
+        headers=checked_headers(sent.items(), f"{table.path}: headers"),
+        body=checked_body(body.as_dict() if body else {}, f"{table.path}: body"),
+        ca_file=_beside(table, "ca_file"),
+        insecure=table.flag("insecure", False),
+        **proxy_fields(table.text("proxy", None)),
         link=table.text("link", None),
         journal=table.text("journal", None),
         server=_read_server(table.table("server")),
@@ -100,6 +170,63 @@ def read_target(table: Table) -> Target:
     if "{port}" in target.url and target.start is None and not embedded:
         raise table.error("url", "holds {port}, which only a [start] table can fill")
     return target
+
+
+def _beside(table: Table, field: str) -> str | None:
+    """A path in a file, from the folder of that file on."""
+    named = table.text(field, None)
+    return None if named is None else str((table.path.parent / named).resolve())
+
+
+def checked_headers(headers: Iterable[tuple[str, str]], where: str) -> dict[str, str]:
+    """Headers that can be sent, their values hidden from now on; of two the later one counts.
+
+    Raises:
+        UserError: a name or a value that HTTP cannot carry, or a header that is ours to set. The
+            value is not shown.
+    """
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if not _HEADER_NAME.fullmatch(name):
+            raise UserError(f"{where}: a header's name cannot be {name[:40]!r}")
+        if name.lower() in _OUR_HEADERS:
+            raise UserError(f"{where}: {name} is set by HTTP itself; leave it out")
+        clean = value.strip()
+        hide_header(name, clean)
+        if not clean.isprintable() or any(ord(letter) > 255 for letter in clean):
+            raise UserError(f"{where}: the value of {name} holds what a header cannot")
+        for known in [other for other in found if other.lower() == name.lower()]:
+            del found[known]
+        found[name] = clean
+    return found
+
+
+def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Further body fields. Raises `UserError` for those that the measurement rests on."""
+    for name, value in body.items():
+        if name in OUR_BODY_FIELDS:
+            raise UserError(f"{where}: {name} is not for the user to set; the crowd decides it")
+        if isinstance(value, str) and _SECRET_FIELD.search(name):
+            hide(value)
+    return dict(body)
+
+
+def proxy_fields(proxy: str | None) -> dict[str, Any]:
+    """`proxy` and `proxy_login` of a target, from a URL that may hold a login.
+
+    Raises:
+        UserError: it is neither `env` nor an http(s) URL; the message does not show it.
+    """
+    if proxy is None or proxy == ENVIRONMENT:
+        return {"proxy": proxy}
+    url, login = split_login(proxy)
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UserError("proxy: write http://HOST:PORT, or env (SOCKS is not spoken here)")
+    if login is None:
+        return {"proxy": url}
+    hide_basic(*login)
+    return {"proxy": url, "proxy_login": ":".join(login)}
 
 
 def _texts(table: Table) -> dict[str, str]:

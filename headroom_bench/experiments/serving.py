@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headroom_bench.errors import UserError
+from headroom_bench.live.access import tls_context
 from headroom_bench.live.fetch import model_file
 from headroom_bench.live.lifecycle import ManagedServer, fill, free_port
 from headroom_bench.target import StartSpec, Target
@@ -47,7 +48,8 @@ async def serving(
     url = target.url.replace("{port}", str(port))
     command = fill(spec.command, _placeholders(spec, port))
     log = folder / "server.log"
-    server = ManagedServer(replace(spec, command=command), url, log)
+    tls = tls_context(target.ca_file, target.insecure) if url.startswith("https:") else None
+    server = ManagedServer(replace(spec, command=command), url, log, tls)
     on_start(server)
     async with server:
         yield Serving(url, log)

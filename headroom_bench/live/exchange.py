@@ -67,7 +67,7 @@ class Origin:
             parts = urlsplit(url)
             port, host = parts.port, unquote(parts.hostname or "")
         except ValueError as why:  # a port that is none, half an IPv6 address
-            raise UserError(f"the target's URL cannot be read: {why}") from None
+            raise UserError(f"the target's URL has no valid port or host: {why}") from None
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         if parts.scheme not in ("http", "https") or not host:
             raise UserError(f"{shown!r} is not a URL; write http://HOST:PORT")

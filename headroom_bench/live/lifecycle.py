@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -75,10 +76,17 @@ class ManagedServer:
     when the command or the log file cannot be used.
     """
 
-    def __init__(self, spec: StartSpec, base_url: str, log_path: Path) -> None:
+    def __init__(
+        self,
+        spec: StartSpec,
+        base_url: str,
+        log_path: Path,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.spec = spec
         self.base_url = base_url
         self.log_path = log_path
+        self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
         self._log_from = 0
@@ -157,7 +165,10 @@ class ManagedServer:
         limit = self.spec.ready_timeout_s
         try:
             # A proxy from the environment would be asked for our own loopback.
-            async with asyncio.timeout(limit), httpx.AsyncClient(trust_env=False) as client:
+            async with (
+                asyncio.timeout(limit),
+                httpx.AsyncClient(trust_env=False, verify=self._tls or False) as client,
+            ):
                 while not await _healthy(client, url):
                     if self.exited is not None:
                         raise self._start_error(_describe_exit(self.exited))
