@@ -54,6 +54,8 @@ class Shape:
     window_pair_flops: Any
     latent: Any
     """1 for latent attention (MLA)."""
+    ungrouped: Any
+    """1 where the query heads of a KV head are no multiple of 8."""
     layers: Any
     moe_layers: Any
     linear_layers: Any
@@ -69,6 +71,7 @@ class Rates:
     kv_byte_s: Any
     flop_s: Any
     pair_flop_s: Any
+    ungrouped_share: Any
     query_flop_s: Any
     latent_flop_s: Any
     half_tokens: Any
@@ -117,11 +120,19 @@ def shape_of(model: Model, weights: WeightBytes, kv: KvBytes, kv_k: str, kv_v: s
         pair_flops=pair,
         window_pair_flops=window_pair,
         latent=1.0 if model.mla else 0.0,
+        ungrouped=float(_ungrouped(model)),
         layers=float(model.n_layers),
         moe_layers=float(weights.moe_layers),
         linear_layers=float(linear.n_linear_layers) if linear else 0.0,
         hidden=float(model.hidden_size),
     )
+
+
+def _ungrouped(model: Model) -> bool:
+    """Whether full-attention layers share a KV head among a number of heads not a multiple of 8."""
+    swa = model.sliding_window
+    kv_heads = (swa.global_n_kv_heads if swa else None) or model.n_kv_heads
+    return model.mla is None and model.n_heads % (8 * kv_heads) != 0
 
 
 def _copy_bytes(model: Model, kv: KvBytes, kv_k: str, kv_v: str) -> tuple[float, float]:
@@ -159,6 +170,7 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
         kv_byte_s=1 / (stream * fitted.kv_bandwidth_share.value),
         flop_s=1 / (peak * fitted.compute_efficiency.value * shares.compute),
         pair_flop_s=1 / (peak * fitted.attention_efficiency.value),
+        ungrouped_share=fitted.ungrouped_attention_share.value,
         query_flop_s=1 / (peak * fitted.decode_attention_efficiency.value),
         latent_flop_s=1 / (peak * fitted.latent_attention_efficiency.value),
         half_tokens=fitted.expert_half_tokens.value,
@@ -190,6 +202,7 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
     """
     work, cache = 1 / split.work_boxes, 1 / split.cache_boxes
     query = shape.latent * rates.latent_flop_s + (1 - shape.latent) * rates.query_flop_s
+    pair_flop_s = rates.pair_flop_s * (1 + shape.ungrouped * (1 / rates.ungrouped_share - 1))
     launches = (
         rates.layer_s * shape.layers
         + rates.linear_layer_s * shape.linear_layers
@@ -212,8 +225,8 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
         state_s=2 * shape.state_bytes * rates.kv_byte_s * cache,
         body_s=shape.body_flops * rates.flop_s * work,
         head_s=shape.head_flops * rates.flop_s * work,
-        pair_s=shape.pair_flops * rates.pair_flop_s * cache,
-        window_pair_s=shape.window_pair_flops * rates.pair_flop_s * cache,
+        pair_s=shape.pair_flops * pair_flop_s * cache,
+        window_pair_s=shape.window_pair_flops * pair_flop_s * cache,
         query_s=shape.pair_flops * query * cache,
         query_window_s=shape.window_pair_flops * query * cache,
         scan_s=rates.linear_token_s * shape.linear_layers * work,

@@ -54,6 +54,8 @@ class Constants:
     """The same for latent attention in its absorbed form (MLA)."""
     attention_efficiency: Constant
     """Share of the 16-bit peak that attention of a prompt reaches."""
+    ungrouped_attention_share: Constant
+    """Of it, where a KV head's query heads are no multiple of 8: kernels that pack them cannot."""
     compute_efficiency: Constant
     """Share of the dense 16-bit peak that large products of plain 4-bit weights reach."""
     kquant_compute_share: Constant
