@@ -17,6 +17,11 @@ from headroom_bench.roofline.ranges import Range, decode_range, prefill_range
 
 DEFAULT_TOKENS = 2048
 """Of prompt and context, where neither is told."""
+_MOST = {
+    "prompt": 1 << 24, "context": 1 << 24, "users": 100_000, "slots": 100_000, "boxes": 1024,
+    "ubatch": 1 << 24, "draft_tokens": 64,
+}  # fmt: skip
+"""Beyond these a figure would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +184,10 @@ def pricer_of(question: Question) -> Roofline:
 
 
 def _check(question: Question) -> None:
-    for name in ("users", "slots", "boxes", "prompt", "context"):
-        value = getattr(question, name)
-        if value is not None and value < 1:
-            raise UserError(f"{name} must be 1 or more, not {value}")
+    for name, most in _MOST.items():
+        value, least = getattr(question, name), int(name != "draft_tokens")
+        if value is not None and not least <= value <= most:
+            raise UserError(f"{name} must be between {least} and {most:,}, not {value:,}")
     rate = question.acceptance_rate
     if rate is not None and not 0 <= rate <= 1:
         raise UserError(f"acceptance_rate must be between 0 and 1, not {rate:g}")
@@ -294,6 +299,9 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
         notes.append(f"does not fit: {told} in host memory (never calibrated)")
     elif not need.fits:
         notes.append("does not fit: the speeds are what it would do if it did")
+    own = deployment.model.max_context
+    if own and max(lengths(question)) > own:
+        notes.append(f"beyond the model's own context of {own:,} tokens")
     if served < question.users:
         notes.append(f"{question.users - served} of {question.users} users wait for a slot")
     if question.users > 1 and (moe := deployment.model.moe) and not moe.expert_exponent_source:

@@ -96,6 +96,11 @@ def test_users_beyond_the_slots_wait(capsys: pytest.CaptureFixture[str]) -> None
     assert "2 of 6 users wait for a slot" in d["notes"]
 
 
+def test_a_context_beyond_the_models_own_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = answer(capsys, *SPARK, "--context", "200k")["notes"]
+    assert "beyond the model's own context of 131,072 tokens" in notes
+
+
 def test_drafts_keep_rate_and_length_apart(capsys: pytest.CaptureFixture[str]) -> None:
     gemma = ["predict", "--hardware", "dgx-spark", "--model", "Gemma 4 26B-A4B", "--quant", "Q4_0"]
     plain = answer(capsys, *gemma)["decode"]
@@ -198,6 +203,8 @@ def test_a_grid_that_is_missing_or_no_text(
         ([*SPARK, "--draft", "mtp"], "no prediction head"),
         ([*SPARK, "--draft", "mtp:99"], "1 to 64"),
         ([*SPARK, "--acceptance-rate", "7"], "between 0 and 1"),
+        ([*SPARK, "--prompt", "9000G"], "prompt must be between 1 and 16,777,216"),
+        ([*SPARK, "--users", "1000000"], "users must be between 1 and 100,000"),
         ([*SPARK, "--build", "yesterday"], "write it as b6989"),
         ([*SPARK, "--boxes", "2", "--link", "pigeon"], "unknown network"),
         (["predict", "--hardware", "dgx-spark", "--model", "gpt-oss-120b"], "give --quant"),
