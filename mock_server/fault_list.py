@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from headroom_bench.errors import UserError, unknown_name
-from mock_server import request_faults, stream_faults
+from mock_server import broken_faults, request_faults, said_faults, written_faults
 from mock_server.faults import CATALOG, Fault, arguments_of
 
-MODULES = (stream_faults, request_faults)
+MODULES = (said_faults, written_faults, broken_faults, request_faults)
 """Importing them fills the catalogue."""
 
 
@@ -53,10 +53,14 @@ def form_of(kind: type[Fault]) -> str:
     return ":".join([kind.name, *arguments])
 
 
+def _place(kind: type[Fault]) -> int:
+    return [module.__name__ for module in MODULES].index(kind.__module__)
+
+
 def faults_table() -> str:
     """A Markdown table: what each fault does, and the right reading of it."""
     rows = ["| fault | what the mock does | the right reading |", "|---|---|---|"]
-    for kind in CATALOG.values():
+    for kind in sorted(CATALOG.values(), key=_place):
         does = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
         where = " (`--fault` only)" if kind.at_start_only else ""
         rows.append(f"| `{form_of(kind)}`{where} | {does} | {kind.reading} |")

@@ -15,6 +15,9 @@ from typing import Any, ClassVar, Literal
 HEADER = "X-Mock-Fault"
 """Request header that adds faults to one request: names with arguments, separated by commas."""
 
+LEAD = b"data: "
+"""What stands before an event's JSON."""
+
 Then = Literal["", "end", "drop", "reset", "hang"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import time
@@ -24,6 +25,7 @@ class Stream:
         self._request = request
         self._headers = headers
         self._transport: asyncio.Transport | None = None
+        self._socket: int | None = None
         self._chunked = False
         self.response: web.StreamResponse | None = None
         self.sent_ns = array("q")
@@ -45,6 +47,8 @@ class Stream:
         self._transport = self._request.transport
         if self._transport is None or self._transport.is_closing():
             self.open = False
+        elif self._transport.get_extra_info("ssl_object") is None:
+            self._socket = self._transport.get_extra_info("socket").fileno()
 
     def write(self, data: bytes, tokens: int = 0) -> None:
         """One piece, as one chunk, which brings `tokens` tokens. A lost connection swallows it.
@@ -56,13 +60,32 @@ class Stream:
             self.open = False
             return
         self.writes += 1
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        framed = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+        rest = self._sent_now(framed, transport)
+        if rest:
+            transport.write(rest)
         if tokens:
             now = time.monotonic_ns()
             for _ in range(tokens):
                 self.sent_ns.append(now)
-        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+        if rest and transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self.reset()
+
+    def _sent_now(self, data: bytes, transport: asyncio.Transport) -> bytes:
+        """Hands bytes to the kernel and returns those that it did not take.
+
+        uvloop keeps what is written until it has come round: a batch's first token would wait for
+        its last one, and stamps would say when bytes were kept, not when they were sent.
+        """
+        if self._socket is None or transport.get_write_buffer_size():
+            return data
+        try:
+            return data[os.write(self._socket, data) :]
+        except BlockingIOError:
+            return data
+        except OSError:  # the client is gone, as the transport will hear too
+            self.open = False
+            return b""
 
     def reset(self) -> None:
         """Break the connection with a TCP reset."""

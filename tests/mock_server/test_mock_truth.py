@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 import ssl
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,30 @@ async def test_preempted_sequences_go_on_where_they_were() -> None:
     assert all(len(truth["token_sent_ns"]) == 200 for truth in found)
     assert all(told[-2]["choices"][0]["finish_reason"] == "length" for told in answers)
     assert 'vllm:num_preemptions_total{engine="0",model_name="m"} 0.0' not in metrics
+
+
+async def test_memory_stays_flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mock_server.truth.KEPT_REQUESTS", 50)
+    monkeypatch.setattr("mock_server.prompts._KEPT_SEGMENTS", 50)
+    async with running(Flat(0.00001), slots=4) as url, aiohttp.ClientSession() as session:
+
+        async def ask(count: int) -> int:
+            for _ in range(count):
+                numbers.append(1)
+                body = chat(f"Question {len(numbers)}.", max_tokens=3, stream=True)
+                async with session.post(url + CHAT, json=body) as answer:
+                    await answer.read()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+
+        numbers: list[int] = []
+        tracemalloc.start()
+        try:
+            before = await ask(200)
+            after = await ask(400)
+        finally:
+            tracemalloc.stop()
+    assert after - before < 400 * 200  # 200 bytes a request: a leak is more
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl program")
