@@ -30,7 +30,8 @@ import aiohttp
 import httpx
 import uvloop
 
-from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, common_words
+from headroom_bench.crowd.prompts import TemplateTokens
+from headroom_bench.crowd.texts import Vocabulary, common_words
 from headroom_bench.crowd.world import Request
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Origin
@@ -198,7 +199,7 @@ async def with_ours(port: int, names: list[str], seen: Stamps) -> None:
             return done
 
     class Bench(LiveWorld):
-        def _body(self, request: Request) -> bytes:
+        def _body(self, request: Request, messages: list[dict[str, str]]) -> bytes:
             return json.dumps({"user": request.request_id}).encode()
 
     wire = Wire(Origin.of(f"http://127.0.0.1:{port}"))

@@ -62,6 +62,12 @@ class RequestRecord:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     """Prompt tokens that the server did not have to read again."""
+    sent_tokens: int | None = None
+    """Prompt tokens that were sent, by our own count; exact where the server's tokenizer gave it."""
+    reusable_tokens: int | None = None
+    """Prompt tokens that a cache may hold: sent before in this run, or the template's."""
+    asked_tokens: int | None = None
+    """Longest answer that was asked for."""
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
     visible_tokens: int | None = None

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headroom_bench.crowd.crowd import Crowd, crowd_of, load_crowd, plain_crowd
 from headroom_bench.crowd.persona import probe_persona
-from headroom_bench.errors import UserError
-from headroom_bench.target import Target, load_target, with_overrides
+from headroom_bench.crowd.script import PROMPT_KINDS, Prompts
+from headroom_bench.crowd.sessions import read_sessions
+from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.live.timeouts import Timeouts
+from headroom_bench.target import (
+    Target,
+    checked_body,
+    checked_headers,
+    load_target,
+    proxy_fields,
+    with_overrides,
+)
 from headroom_bench.units import parse_duration_s, parse_size
 
 DEFAULT_CROWD = "demo"
@@ -48,6 +60,15 @@ Warmup = Annotated[
     str | None, typer.Option("--warmup", help="Leave the first stretch out of the figures.")
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="Another crowd of the same kind.", min=0)]
+PromptsOption = Annotated[
+    str,
+    typer.Option(
+        "--prompts",
+        help="distinct; identical (everybody sends the same); shared-prefix (new texts begin "
+        "alike); or recorded sessions from a file.",
+        metavar="distinct|identical|shared-prefix|file:SESSIONS.jsonl",
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", help="Where run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 Model = Annotated[str | None, typer.Option("--model", help="The model's name at the server.")]
@@ -56,6 +77,39 @@ ApiKeyEnv = Annotated[
     str | None,
     typer.Option("--api-key-env", help="The environment variable with the API key.", metavar="VAR"),
 ]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", help="Sent with every request; may be repeated.", metavar="'K: V'"),
+]
+ExtraBody = Annotated[
+    str | None,
+    typer.Option("--extra-body", help="Further fields of every request's body.", metavar="JSON"),
+]
+CaFile = Annotated[
+    Path | None, typer.Option("--ca-file", help="Certificates to trust (PEM).", metavar="FILE")
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Trust any certificate.")]
+ProxyUrl = Annotated[
+    str | None,
+    typer.Option("--proxy", help="An HTTP proxy; env: the environment's.", metavar="URL|env"),
+]
+ConnectTimeout = Annotated[
+    str, typer.Option("--connect-timeout", help="Longest wait for a connection.")
+]
+HeadersTimeout = Annotated[
+    str | None,
+    typer.Option("--headers-timeout", help="Longest wait for headers; default: as first token."),
+]
+FirstTokenTimeout = Annotated[
+    str, typer.Option("--first-token-timeout", help="Longest wait for the first token.")
+]
+SilenceTimeout = Annotated[
+    str, typer.Option("--silence-timeout", help="Longest silence between two events.")
+]
+RequestTimeout = Annotated[
+    str, typer.Option("--request-timeout", help="Longest that one request may take.")
+]
+Drain = Annotated[str, typer.Option("--drain", help="How long answers may go on after --duration.")]
 Hardware = Annotated[str | None, typer.Option("--hardware", help="Box, for the prediction.")]
 Quant = Annotated[str | None, typer.Option("--quant", help="Quantization, for the prediction.")]
 Runtime = Annotated[str | None, typer.Option("--runtime", help="Runtime, for the prediction.")]
@@ -80,6 +134,11 @@ def resolve_target(
     model: str | None,
     dialect: str | None = None,
     api_key_env: str | None = None,
+    headers: list[str] | None = None,
+    extra_body: str | None = None,
+    ca_file: Path | None = None,
+    insecure: bool = False,
+    proxy: str | None = None,
     hardware: str | None,
     quant: str | None,
     runtime: str | None,
@@ -108,10 +167,65 @@ def resolve_target(
         "ubatch": ubatch,
         "kv_unified": kv_unified,
     }
-    target = load_target(name)
+    target = with_access(load_target(name), headers, extra_body, ca_file, insecure, proxy)
     if model is not None:
         server["model"] = model if target.embedded_mock else target.server.model
     return with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
+
+
+def with_access(
+    target: Target,
+    headers: list[str] | None,
+    extra_body: str | None,
+    ca_file: Path | None,
+    insecure: bool,
+    proxy: str | None,
+) -> Target:
+    """The target with what the flags say of how it is reached.
+
+    Raises:
+        UserError: a value that makes no sense; what may hold a key is not shown.
+    """
+    sent = checked_headers([*target.headers.items(), *map(_header, headers or ())], "--header")
+    fields: dict[str, Any] = {} if proxy is None else proxy_fields(proxy)
+    return replace(
+        target,
+        headers=sent,
+        body=target.body | checked_body(_json_object(extra_body), "--extra-body"),
+        ca_file=target.ca_file if ca_file is None else str(ca_file.resolve()),
+        insecure=insecure or target.insecure,
+        **fields,
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise UserError("--header: write 'Name: value'")
+    return name.strip(), value
+
+
+def _json_object(text: str | None) -> dict[str, Any]:
+    try:
+        fields = json.loads(text) if text is not None else {}
+    except (ValueError, RecursionError) as why:
+        raise UserError(f"--extra-body is not JSON: {why}") from None
+    if not isinstance(fields, dict):
+        raise UserError("--extra-body is not a JSON object; write '{\"temperature\": 0}'")
+    return fields
+
+
+def resolve_timeouts(
+    connect: str, headers: str | None, first_token: str, silence: str, request: str
+) -> Timeouts:
+    """How long each phase may take. Raises `UserError` for what is no duration."""
+    return Timeouts(
+        parse_duration_s(connect, "--connect-timeout"),
+        None if headers is None else parse_duration_s(headers, "--headers-timeout"),
+        parse_duration_s(first_token, "--first-token-timeout"),
+        parse_duration_s(silence, "--silence-timeout"),
+        parse_duration_s(request, "--request-timeout"),
+    )
 
 
 def resolve_crowd(
@@ -148,6 +262,20 @@ def resolve_crowd(
         parse_duration_s(think, "--think") if think is not None else 0.0,
     )
     return plain_crowd(persona, users, seed if seed is not None else 1)
+
+
+def resolve_prompts(text: str) -> Prompts:
+    """What prompts are made of.
+
+    Raises:
+        UserError: no such kind, or a file of sessions that cannot be read.
+    """
+    if text.startswith("file:"):
+        return Prompts("file", read_sessions(Path(text.removeprefix("file:")).expanduser()))
+    for kind in PROMPT_KINDS:
+        if text == kind != "file":
+            return Prompts(kind)
+    raise unknown_name("kind of --prompts", text, (*PROMPT_KINDS[:-1], "file:SESSIONS.jsonl"))
 
 
 def resolve_length(duration: str | None, requests: int | None) -> tuple[float | None, int | None]:

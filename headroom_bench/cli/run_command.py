@@ -38,18 +38,24 @@ def run(
     force_lengths: Annotated[
         bool, typer.Option("--force-lengths", help="Make the server write every answer in full.")
     ] = False,
-    prompts: Annotated[
-        str, typer.Option("--prompts", help="distinct: no two prompts share what they need not.")
-    ] = "distinct",
+    prompts: flags.PromptsOption = "distinct",
     time_scale: Annotated[
         float, typer.Option("--time-scale", help="Mock only: so many times faster than life.")
     ] = 1.0,
-    connect_timeout: Annotated[
-        str, typer.Option("--connect-timeout", help="How long to wait for a connection.")
-    ] = "10s",
+    connect_timeout: flags.ConnectTimeout = "10s",
+    headers_timeout: flags.HeadersTimeout = None,
+    first_token_timeout: flags.FirstTokenTimeout = "30m",
+    silence_timeout: flags.SilenceTimeout = "5m",
+    request_timeout: flags.RequestTimeout = "2h",
+    drain: flags.Drain = "2m",
     model: flags.Model = None,
     dialect: flags.Dialect = None,
     api_key_env: flags.ApiKeyEnv = None,
+    header: flags.Header = None,
+    extra_body: flags.ExtraBody = None,
+    ca_file: flags.CaFile = None,
+    insecure: flags.Insecure = False,
+    proxy: flags.ProxyUrl = None,
     hardware: flags.Hardware = None,
     quant: flags.Quant = None,
     runtime: flags.Runtime = None,
@@ -76,13 +82,13 @@ def run(
     from headroom_bench.units import parse_duration_s
 
     chosen = flags.resolve_target(
-        target, model=model, dialect=dialect, api_key_env=api_key_env, hardware=hardware,
+        target, model=model, dialect=dialect, api_key_env=api_key_env,
+        headers=header, extra_body=extra_body, ca_file=ca_file, insecure=insecure, proxy=proxy,
+        hardware=hardware,
         quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx, kv_k=kv_k,
         kv_v=kv_v, ubatch=ubatch, kv_unified=kv_unified,
     )  # fmt: skip
     duration_s, max_requests = flags.resolve_length(duration, requests)
-    if prompts != "distinct":
-        raise UserError(f"--prompts {prompts!r} is not there yet; only distinct is")
     if time_scale != 1.0 and not chosen.embedded_mock:
         raise UserError("--time-scale is for the mock only: a real server lives in real time")
     notes = Console(stderr=True)
@@ -91,7 +97,7 @@ def run(
             target=chosen,
             crowd=flags.resolve_crowd(
                 crowd, persona, users, prompt_tokens, output_tokens, think, seed
-            ),
+            ).with_prompts(flags.resolve_prompts(prompts)),
             out=out,
             duration_s=duration_s,
             max_requests=max_requests,
@@ -101,8 +107,14 @@ def run(
             max_rps=flags.positive(max_rps, "--max-rps"),
             force_lengths=force_lengths,
             time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
-            connect_timeout_s=parse_duration_s(connect_timeout, "--connect-timeout"),
-            prompt_kind=prompts,
+            timeouts=flags.resolve_timeouts(
+                connect_timeout,
+                headers_timeout,
+                first_token_timeout,
+                silence_timeout,
+                request_timeout,
+            ),
+            drain_s=parse_duration_s(drain, "--drain"),
         ),
         lambda text: notes.print(text, highlight=False, markup=False, soft_wrap=True),
         lambda goal, now_s: Progress(notes, goal, now_s),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from headroom_bench.crowd.crowd import User
-from headroom_bench.crowd.draws import Distribution, uniform
-from headroom_bench.crowd.persona import Extra, SegmentPlan
+from headroom_bench.crowd.persona import Extra
+from headroom_bench.crowd.script import DrawnScript, Draws, RecordedScript, Script
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.segments import Segment, total_tokens
 
@@ -18,57 +18,42 @@ class Conversation:
     user: User
     number: int
     segments: list[Segment] = field(default_factory=list)
+    script: Script = field(init=False)
+    draws: Draws = field(init=False)
+
+    def __post_init__(self) -> None:
+        user, persona = self.user, self.user.persona
+        alike = user.prompts.kind == "identical"
+        index, number = (0, 0) if alike else (user.index, self.number)
+        self.draws = Draws(user.seed, persona.name, index, number)
+        sessions = user.prompts.sessions
+        if sessions:
+            place = (user.seat + self.number * user.people) % len(sessions)
+            self.script = RecordedScript(persona, self.draws, sessions[place])
+        else:
+            owner = f"{persona.name}/alike" if alike else self.id
+            self.script = DrawnScript(persona, self.draws, user.prompts, owner)
 
     @property
     def id(self) -> str:
         return f"{self.user.persona.name}-{self.user.index}/c{self.number}"
 
-    def draw(self, distribution: Distribution, what: str, turn: int = -1, step: int = -1) -> float:
-        return distribution.draw(self._u(what, turn, step))
-
-    def draw_whole(
-        self, distribution: Distribution, what: str, turn: int = -1, step: int = -1, least: int = 0
-    ) -> int:
-        return distribution.draw_whole(self._u(what, turn, step), least)
-
-    def _u(self, what: str, turn: int, step: int) -> float:
-        user = self.user
-        return uniform(user.seed, user.persona.name, user.index, self.number, turn, step, what)
-
     def open(self) -> None:
         """Puts down what stands at the start of every conversation."""
-        for plan in self.user.persona.segments:
-            if plan.each == "conversation":
-                self.segments.append(self._planned(plan, -1, -1))
+        self.segments += self.script.opening()
 
     def say(self, turn: int) -> None:
         """Adds what the person asks in this turn."""
-        for plan in self.user.persona.segments:
-            if plan.each == "turn":
-                self.segments.append(self._planned(plan, turn, -1))
+        self.segments += self.script.asks(turn)
 
     def add_tool_results(self, turn: int, step: int) -> None:
         """Adds what a tool gave back after round `step`, whether or not the model called it."""
-        for plan in self.user.persona.segments:
-            if plan.each == "round":
-                self.segments.append(self._planned(plan, turn, step))
+        self.segments += self.script.results(turn, step)
 
-    def _planned(self, plan: SegmentPlan, turn: int, step: int) -> Segment:
-        persona, index = self.user.persona, self.user.index
-        owner = {
-            "group": f"{persona.group}/{plan.name}",
-            "user": f"{persona.name}-{index}/{plan.name}",
-            "nobody": f"{self.id}/t{turn}/r{step}/{plan.name}",
-        }[plan.shared]
-        if plan.shared == "nobody":
-            tokens = self.draw_whole(plan.tokens, plan.name, turn, step, least=1)
-        else:  # equal text means equal length: the draw is keyed by the owner alone
-            tokens = plan.tokens.draw_whole(uniform(self.user.seed, owner), least=1)
-        return Segment(plan.name, plan.role, plan.kind, owner, tokens)
-
-    def request(self, turn: int, step: int, rounds: int, output: int, reasoning: int) -> Request:
-        """The whole context as a request for `output` + `reasoning` tokens."""
+    def request(self, turn: int, step: int, rounds: int) -> Request:
+        """The whole context as a request for the answer that the script wants."""
         persona = self.user.persona
+        output, reasoning = self.script.lengths(turn, step)
         return Request(
             request_id=f"{self.id}/t{turn}/r{step}",
             conversation_id=self.id,
@@ -80,7 +65,7 @@ class Conversation:
             max_tokens=output + reasoning,
             reasoning_tokens=reasoning,
             rounds=rounds,
-            force_length=persona.force_length,
+            force_length=self.script.force_length,
             patience_s=persona.patience_s,
             device=persona.device,
         )
@@ -88,9 +73,11 @@ class Conversation:
     def extra_request(self, extra: Extra, first: Request) -> Request:
         """A request of its own context that rides along with `first`."""
         request_id = f"{first.request_id}.{extra.name}"
-        tokens = self.draw_whole(extra.tokens, f"{extra.name} tokens", least=1)
-        output = self.draw_whole(extra.output, f"{extra.name} output", least=1)
-        ask = Segment(extra.name, "user", "prose", f"{request_id}/ask", tokens)
+        tokens = self.draws.whole(extra.tokens, f"{extra.name} tokens", least=1)
+        output = self.draws.whole(extra.output, f"{extra.name} output", least=1)
+        alike = self.user.prompts.kind == "identical"
+        whose = f"{self.user.persona.name}/alike/{extra.name}" if alike else request_id
+        ask = Segment(extra.name, "user", "prose", f"{whose}/ask", tokens)
         return replace(
             first,
             request_id=request_id,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headroom_bench.crowd.persona import Persona, load_persona, read_persona
+from headroom_bench.crowd.script import DISTINCT, Prompts
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
 from headroom_bench.toml_table import Table, read_toml
@@ -27,6 +28,11 @@ class User:
     index: int
     """0-based among the users of this persona."""
     seed: int
+    prompts: Prompts = DISTINCT
+    seat: int = 0
+    """0-based among the whole crowd: decides which recorded session is whose."""
+    people: int = 1
+    """How many the whole crowd has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +40,19 @@ class Crowd:
     name: str
     seed: int
     groups: tuple[Group, ...]
+    prompts: Prompts = DISTINCT
 
     def users(self) -> list[User]:
         """Every person, in a fixed order; indexes go on across groups of the same persona."""
         next_index: Counter[str] = Counter()
-        people = []
+        many = sum(group.count for group in self.groups)
+        people: list[User] = []
         for group in self.groups:
             for _ in range(group.count):
                 index = next_index[group.persona.name]
                 next_index[group.persona.name] += 1
-                people.append(User(group.persona, index, self.seed))
+                seat = len(people)
+                people.append(User(group.persona, index, self.seed, self.prompts, seat, many))
         return people
 
     def personas(self) -> dict[str, Persona]:
@@ -54,6 +63,13 @@ class Crowd:
         for group in self.groups:
             counts[group.persona.name] += group.count
         return dict(counts)
+
+    def kinds(self) -> set[str]:
+        """The kinds of text that its people send."""
+        return {plan.kind for group in self.groups for plan in group.persona.segments}
+
+    def with_prompts(self, prompts: Prompts) -> Crowd:
+        return replace(self, prompts=prompts)
 
     def with_seed(self, seed: int | None) -> Crowd:
         return self if seed is None else replace(self, seed=seed)

@@ -23,7 +23,8 @@ async def live_as(world: World, user: User) -> None:
     persona = user.persona
     try:
         if not persona.single_request:
-            phase = uniform(user.seed, persona.name, user.index, "phase")
+            alike = user.prompts.kind == "identical"  # lockstep
+            phase = uniform(user.seed, persona.name, 0 if alike else user.index, "phase")
             await world.sleep(phase * persona.think_s.typical)
         for number in itertools.count():
             await _hold(world, Conversation(user, number))
@@ -35,13 +36,12 @@ async def _hold(world: World, talk: Conversation) -> None:
     """One conversation; a failed turn ends it."""
     persona = talk.user.persona
     talk.open()
-    turns = talk.draw_whole(persona.turns, "turns", least=1)
-    for turn in range(turns):
+    for turn in range(talk.script.turns):
         talk.say(turn)
         if persona.device.before_s:
             await world.sleep(persona.device.before_s)
         answer = await _take_turn(world, talk, turn)
-        think_s = talk.draw(persona.think_s, "think_s", turn)
+        think_s = talk.draws.of(persona.think_s, "think_s", turn)
         if not answer.ok:
             await _sleep_until(world, answer.end_s + max(think_s, PAUSE_AFTER_FAILURE_S))
             return
@@ -51,19 +51,15 @@ async def _hold(world: World, talk: Conversation) -> None:
 async def _take_turn(world: World, talk: Conversation, turn: int) -> Answer:
     """All rounds of a turn; the answer to the last one."""
     persona = talk.user.persona
-    rounds = talk.draw_whole(persona.rounds, "rounds", turn, least=1)
+    rounds = talk.script.rounds(turn)
     for step in range(rounds - 1):
-        output = talk.draw_whole(persona.tool_output, "tool_output", turn, step, least=1)
-        request = talk.request(turn, step, rounds, output, reasoning=0)
-        answer = await _ask(world, talk, request)
+        answer = await _ask(world, talk, talk.request(turn, step, rounds))
         if not answer.ok:
             return answer
-        wait_s = talk.draw(persona.tool_wait_s, "tool_wait_s", turn, step)
+        wait_s = talk.draws.of(persona.tool_wait_s, "tool_wait_s", turn, step)
         talk.add_tool_results(turn, step)
         await _sleep_until(world, answer.end_s + wait_s)
-    output = talk.draw_whole(persona.output, "output", turn, least=1)
-    reasoning = talk.draw_whole(persona.reasoning, "reasoning", turn)
-    return await _ask(world, talk, talk.request(turn, rounds - 1, rounds, output, reasoning))
+    return await _ask(world, talk, talk.request(turn, rounds - 1, rounds))
 
 
 async def _ask(world: World, talk: Conversation, request: Request) -> Answer:
@@ -90,7 +86,7 @@ def _riders(world: World, talk: Conversation, first: Request) -> list[Coroutine[
     async def ride(request: Request) -> None:
         await world.ask(request)
 
-    return [ride(talk.extra_request(extra, first)) for extra in talk.user.persona.extras]
+    return [ride(talk.extra_request(extra, first)) for extra in talk.script.extras]
 
 
 def _read_by(talk: Conversation, answer: Answer) -> float:

@@ -1,32 +1,12 @@
-"""Segments turned into text of their length, and into chat messages.
-
-Text is words that a tokenizer holds as one token each, so that a text's length is the number of
-its words: exact without asking the server about every prompt.
-"""
+"""Segments as chat messages, and what a prompt shares with those before it."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from hashlib import blake2b
-from importlib import resources
 
-from headroom_bench.segments import Segment
-
-SENTENCE_TOKENS = 13
-"""Every so many tokens one is a full stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Words to write with."""
-
-    words: tuple[str, ...]
-    tokens_per_word: float = 1.0
-    """1 where every word is known to be one token; else an estimate, corrected by `usage`."""
-    exact: bool = False
+from headroom_bench.crowd.world import Request
+from headroom_bench.segments import Segment, total_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +19,8 @@ class TemplateTokens:
     """Around a first message with no system message before it."""
     turn: int = 0
     """For every other turn: around what the user says, and to open the answer."""
-
-
-@cache
-def common_words() -> tuple[str, ...]:
-    """Common English words, nearly all of them one token in today's vocabularies."""
-    text = resources.files("headroom_bench.crowd").joinpath("words.txt").read_text("utf-8")
-    return tuple(text.split())
-
-
-def write_text(content_id: str, salt: str, tokens: int, vocabulary: Vocabulary) -> str:
-    """Text of `tokens` tokens, a pure function of its arguments; another salt, another text."""
-    seed = blake2b(f"{salt}\x1f{content_id}".encode(), digest_size=8).digest()
-    chosen = random.Random(seed)
-    pieces = max(1, round(tokens / vocabulary.tokens_per_word))
-    text: list[str] = []
-    for number, word in enumerate(chosen.choices(vocabulary.words, k=pieces)):
-        if number % SENTENCE_TOKENS == SENTENCE_TOKENS - 1:
-            text.append(".")
-        else:
-            text.append(f" {word}" if text else word)
-    return "".join(text)
+    known: bool = False
+    """False: nobody has told yet; to be learnt from what the server counts."""
 
 
 def to_messages(
@@ -72,10 +33,50 @@ def to_messages(
     """
     messages: list[dict[str, str]] = []
     for segment in segments:
-        role = "user" if segment.role == "tool" else segment.role
+        role = sent_role(segment)
         text = text_of(segment)
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"] += f" {text}"
         else:
             messages.append({"role": role, "content": text})
     return messages
+
+
+def sent_role(segment: Segment) -> str:
+    return "user" if segment.role == "tool" else segment.role
+
+
+def is_own(segment: Segment, request: Request) -> bool:
+    """Whether the text belongs to this conversation alone; else others may send it too."""
+    return segment.content_id.startswith(f"{request.conversation_id}/")
+
+
+def answered_segments(request: Request) -> int:
+    """How many leading segments are history: all up to the last answer in the conversation."""
+    segments = request.segments
+    for place in range(len(segments), 0, -1):
+        last = segments[place - 1]
+        if last.role == "assistant" and is_own(last, request):
+            return place
+    return 0
+
+
+class SharedTexts:
+    """Which texts that conversations share have been sent in this run."""
+
+    def __init__(self) -> None:
+        self._sent: set[str] = set()
+
+    def reusable_tokens(self, request: Request) -> int:
+        """Tokens at the prompt's start that were sent before: the conversation's own history, or
+        shared texts that anybody sent. A cache can hold these, and the template's. Marks what is
+        new as sent."""
+        history = answered_segments(request)
+        leading = history
+        if history == 0:
+            for segment in request.segments:
+                if is_own(segment, request) or segment.content_id not in self._sent:
+                    break
+                leading += 1
+        self._sent.update(s.content_id for s in request.segments if not is_own(s, request))
+        return total_tokens(request.segments[:leading])

@@ -7,21 +7,24 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-from asyncio_throttle.throttler import Throttler
+from typing import Any
 
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
-from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary
+from headroom_bench.crowd.prompts import TemplateTokens
+from headroom_bench.crowd.sessions import recorded_texts
+from headroom_bench.crowd.texts import Vocabulary
 from headroom_bench.crowd.world import Request
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.harness import Harness
+from headroom_bench.experiments.prompt_report import NewText
+from headroom_bench.live.access import Access
 from headroom_bench.live.clock import RunClock
-from headroom_bench.live.exchange import Origin
+from headroom_bench.live.exchange import Transport
 from headroom_bench.live.lag import LagWatch
+from headroom_bench.live.pace import Pace
 from headroom_bench.live.reading import has_token
 from headroom_bench.live.renderer import Renderer
-from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.live.wire import Wire
 from headroom_bench.live.world import Asking, LiveWorld, Observer
 from headroom_bench.records import RequestRecord
@@ -29,8 +32,6 @@ from headroom_bench.report.progress import Progress, Tally
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
 
 PROGRESS_EVERY_S = 0.5
-DRAIN_S = 120.0
-"""How long answers in flight at the end may take before they are cut off (wall time)."""
 COLLECT_AT_LEAST_EVERY_S = 60.0
 
 
@@ -47,8 +48,8 @@ class MeasurePlan:
     """What to do to whom. Durations in life seconds."""
 
     crowd: Crowd
-    origin: Origin
-    headers: Mapping[str, str]
+    access: Access
+    body: Mapping[str, Any]
     writing: Writing
     run_id: str
     target: str
@@ -59,9 +60,9 @@ class MeasurePlan:
     max_requests: int | None
     max_rps: float | None
     force_lengths: bool
-    prompt_kind: str
-    connect_timeout_s: float
     round_trip_s: float | None
+    drain_s: float
+    """How long answers in flight at the end of `duration_s` may still take, life seconds."""
 
 
 @dataclass(slots=True)
@@ -73,9 +74,11 @@ class Measured:
     """When the crowd's life ended, the last answer included, on the run's clock."""
     harness: Harness = field(default_factory=Harness)
     tally: Tally = field(default_factory=Tally)
+    new_text: NewText = field(default_factory=NewText)
 
-    def on_sent(self, request: Request) -> None:  # noqa: ARG002
+    def on_sent(self, request: Request) -> None:
         self.tally.in_flight += 1
+        self.new_text.add(request)
 
     def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None:  # noqa: ARG002
         self.records.append(record)
@@ -103,18 +106,23 @@ async def measure(
     Raises:
         UserError: results could not be written; what was measured before is on disk.
     """
-    wire = Wire(plan.origin, timeouts=Timeouts(plan.connect_timeout_s), has_token=has_token)
+    wire = _transport(plan.access)
     lag = LagWatch()
     writer = RecordWriter(folder)
     world = LiveWorld(
         wire,
         clock,
         _asking(plan),
-        Renderer(plan.writing.vocabulary, plan.writing.template, plan.salt),
+        Renderer(
+            plan.writing.vocabulary,
+            plan.writing.template,
+            plan.salt,
+            recorded_texts(plan.crowd.prompts.sessions),
+        ),
         writer,
         lag,
         observers=(measured, *observers),
-        throttle=_throttle(plan.max_rps),
+        pace=None if plan.max_rps is None else Pace(plan.max_rps),
     )
     try:
         with _quiet_collector() as collect:
@@ -125,6 +133,7 @@ async def measure(
     finally:
         harness = measured.harness
         harness.health = lag.stop()
+        harness.transport = wire.name
         harness.connections_opened, harness.in_flight_peak = wire.opened, wire.peak_in_flight
         measured.ended_s = clock.now()
         await wire.aclose()
@@ -132,12 +141,15 @@ async def measure(
         harness.writer_lag_max_s = writer.worst_lag_s
 
 
-def _throttle(max_rps: float | None) -> Throttler | None:
-    """Spaces request starts evenly; looks often enough not to lose rate to its own waits."""
-    if max_rps is None:
-        return None
-    period_s = 1.0 / max_rps
-    return Throttler(rate_limit=1, period=period_s, retry_interval=min(0.01, period_s / 10))
+def _transport(access: Access) -> Transport:
+    """The fast path; aiohttp where a proxy is in between, which the fast path does not speak to."""
+    if access.proxy is None:
+        return Wire(
+            access.origin, ssl_context=access.tls, timeouts=access.timeouts, has_token=has_token
+        )
+    from headroom_bench.live.transport_aiohttp import AiohttpTransport
+
+    return AiohttpTransport(access, has_token)
 
 
 def _asking(plan: MeasurePlan) -> Asking:
@@ -146,9 +158,10 @@ def _asking(plan: MeasurePlan) -> Asking:
         target=plan.target,
         model=plan.model,
         dialect=plan.dialect,
-        headers=plan.headers,
+        headers=plan.access.headers,
+        body=plan.body,
         force_lengths=plan.force_lengths,
-        prompt_kind=plan.prompt_kind,
+        prompt_kind=plan.crowd.prompts.kind,
         max_requests=plan.max_requests,
         round_trip_s=plan.round_trip_s,
     )
@@ -167,7 +180,7 @@ async def _live(
     if plan.duration_s is not None:
         wall_s = clock.wall_s(plan.duration_s)
         timers.append(loop.call_later(wall_s, world.stop))
-        timers.append(loop.call_later(wall_s + DRAIN_S, world.stop_now))
+        timers.append(loop.call_later(wall_s + clock.wall_s(plan.drain_s), world.stop_now))
     ticker = asyncio.create_task(_tick(world, measured, progress, collect))
     try:
         async with asyncio.TaskGroup() as people:

@@ -7,14 +7,15 @@ import os
 import platform
 import secrets
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.texts import Vocabulary
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
 from headroom_bench.experiments.bounds import faster_than_memory
 from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
@@ -23,19 +24,21 @@ from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import Measured, MeasurePlan, Writing, measure
 from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
+from headroom_bench.experiments.prompt_report import prompt_notes, prompts_row
 from headroom_bench.experiments.serving import serving
 from headroom_bench.judge.verdict import Load
+from headroom_bench.live.access import Access, access_to
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
-from headroom_bench.live.exchange import Origin
 from headroom_bench.live.probe import (
     Control,
     TargetFacts,
     probe,
-    template_of,
     too_small,
-    vocabulary_of,
 )
+from headroom_bench.live.timeouts import Timeouts
+from headroom_bench.live.tokenizer import tokenizer_of
+from headroom_bench.live.vocabulary import template_of, vocabulary_of
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
@@ -63,8 +66,9 @@ class RunOptions:
     max_rps: float | None = None
     force_lengths: bool = False
     time_scale: float = 1.0
-    connect_timeout_s: float = 10.0
-    prompt_kind: str = "distinct"
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    drain_s: float = 120.0
+    """How long answers in flight at the end of `duration_s` may still take."""
 
 
 @dataclass(slots=True)
@@ -87,6 +91,7 @@ class _State:
     interrupt: Interrupt
     clock: RunClock
     facts: TargetFacts | None = None
+    vocabulary: Vocabulary | None = None
     measured: Measured = field(default_factory=Measured)
     journal: JournalWatch | None = None
     warnings: list[str] = field(default_factory=list)
@@ -160,15 +165,16 @@ async def _serve_and_measure(state: _State) -> None:
             options.time_scale,
             lambda server: setattr(state.interrupt, "on_second", server.kill),
         ) as server:
-            origin = Origin.of(server.url)
-            headers = _headers(options.target)
-            writing = await _get_to_know(state, origin, headers)
+            access = access_to(options.target, server.url, options.timeouts, os.environ)
+            if options.target.proxy is not None and access.proxy is None:
+                state.say(f"no proxy on the way to {access.origin.host}: it is not used for it")
+            writing = await _get_to_know(state, access)
             state.journal = JournalWatch.open(
                 options.journal or options.target.journal, server.log, state.warn
             )
             exporter = _exporter(state)
             try:
-                await _measured(state, origin, headers, writing, exporter)
+                await _measured(state, access, writing, exporter)
             finally:
                 if exporter is not None:
                     exporter.stop()
@@ -182,8 +188,7 @@ async def _serve_and_measure(state: _State) -> None:
 
 async def _measured(
     state: _State,
-    origin: Origin,
-    headers: Mapping[str, str],
+    access: Access,
     writing: Writing,
     exporter: RunExporter | None,
 ) -> None:
@@ -192,8 +197,8 @@ async def _measured(
     goal = f"{options.duration_s:g} s" if options.duration_s else f"{options.max_requests} requests"
     plan = MeasurePlan(
         crowd=options.crowd,
-        origin=origin,
-        headers=headers,
+        access=access,
+        body=options.target.body,
         writing=writing,
         run_id=state.folder.run_id,
         target=options.target.name,
@@ -204,9 +209,8 @@ async def _measured(
         max_requests=options.max_requests,
         max_rps=options.max_rps,
         force_lengths=options.force_lengths,
-        prompt_kind=options.prompt_kind,
-        connect_timeout_s=options.connect_timeout_s,
         round_trip_s=2 * _one_way_s(state) or None,
+        drain_s=options.drain_s,
     )
     observers = (exporter,) if exporter is not None else ()
     with state.progress(goal, state.clock.now) as progress:
@@ -221,16 +225,18 @@ async def _measured(
         )
 
 
-async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]) -> Writing:
+async def _get_to_know(state: _State, access: Access) -> Writing:
     """Probes the target, warns of what will go wrong; returns what to write prompts with."""
     options = state.options
-    control = Control(origin.url, headers, options.connect_timeout_s)
+    control = Control(access)
     try:
         state.facts = facts = await probe(
             control, options.target.dialect, lambda: monotonic_ns() / 1e6
         )
-        vocabulary = await vocabulary_of(control, facts.dialect)
-        template = await template_of(control, facts.dialect)
+        model = options.target.model or facts.model
+        tokenizer = await tokenizer_of(control, facts.dialect, model)
+        state.vocabulary = await vocabulary_of(tokenizer, options.crowd.kinds())
+        template = await template_of(tokenizer)
     finally:
         await control.close()
     for note in facts.notes:
@@ -246,7 +252,7 @@ async def _get_to_know(state: _State, origin: Origin, headers: Mapping[str, str]
             "tokens: answers may be shorter than asked"
         )
     state.folder.write_manifest(_manifest(state, "running"))
-    return Writing(vocabulary, template)
+    return Writing(state.vocabulary, template)
 
 
 def _exporter(state: _State) -> RunExporter | None:
@@ -279,16 +285,6 @@ def _forecast(state: _State) -> dict[str, float]:
         for name, column in COMPARED.items()
     }
     return {name: value for name, value in medians.items() if value}
-
-
-def _headers(target: Target) -> dict[str, str]:
-    headers = dict(target.headers)
-    if target.api_key_env is not None:
-        key = os.environ.get(target.api_key_env)
-        if not key:
-            raise UserError(f"the environment variable {target.api_key_env} holds no API key")
-        headers["Authorization"] = f"Bearer {key}"
-    return headers
 
 
 # --- after the run ------------------------------------------------------------------------------
@@ -325,7 +321,12 @@ def _conclude(state: _State) -> RunOutcome:
         {name: persona.target for name, persona in state.options.crowd.personas().items()},
         window,
         harness,
-        [*state.warnings, *harness_complaints(harness, records), *_complaints(records)],
+        [
+            *state.warnings,
+            *harness_complaints(harness, records),
+            *_complaints(records),
+            *prompt_notes(state.options.crowd, records),
+        ],
     )
     status = "interrupted" if state.interrupt.happened else "complete"
     summary["status"] = status
@@ -414,13 +415,12 @@ def _head(state: _State) -> dict[str, Any]:
         "target": options.target.name,
         "crowd": options.crowd.name,
         "model": options.target.model or (state.facts.model if state.facts else None),
+        "prompts": prompts_row(options.crowd, state.vocabulary, state.measured.new_text),
     }
 
 
 def _manifest(state: _State, status: str, error: str | None = None) -> dict[str, Any]:
     options, target = state.options, state.options.target
-    shown = asdict(target)
-    shown["headers"] = sorted(target.headers)  # names only: a value may be a secret
     return {
         "run_id": state.folder.run_id,
         "status": status,
@@ -436,14 +436,14 @@ def _manifest(state: _State, status: str, error: str | None = None) -> dict[str,
         "began_at": datetime.fromtimestamp(state.clock.began_unix_s, UTC).isoformat(),
         "time_scale": options.time_scale,
         "config": {
-            "target": shown,
+            "target": target.shown(),
             "crowd": {"name": options.crowd.name, "counts": options.crowd.counts()},
             "duration_s": options.duration_s,
             "max_requests": options.max_requests,
             "warmup_s": options.warmup_s,
             "max_rps": options.max_rps,
             "force_lengths": options.force_lengths,
-            "prompts": options.prompt_kind,
+            "prompts": options.crowd.prompts.kind,
         },
         "target_facts": state.facts.as_row() if state.facts else None,
         "prediction_lengths": "as measured, by request_id",

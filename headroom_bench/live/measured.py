@@ -143,7 +143,7 @@ def to_answer(request: Request, record: RequestRecord) -> Answer:
         ok=record.ok,
         end_s=end_s,
         first_visible_s=None if seen is None else sent_s + seen - request.device.before_s,
-        prompt_tokens=record.prompt_tokens,
+        prompt_tokens=None if record.truncated else record.prompt_tokens,  # not what was sent
         visible_tokens=record.completion_tokens if visible is None else visible,
         error_kind=record.error_kind,
     )

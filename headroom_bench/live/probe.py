@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import httpx
 
-from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, common_words, write_text
 from headroom_bench.errors import TargetError
+from headroom_bench.live.access import Access
 
 CONTROL_TIMEOUT_S = 10.0
+"""Longest silence of the control plane."""
+CONTROL_LIMIT_S = 60.0
+"""Longest that one of its answers may take."""
+CONTROL_BODY_BYTES = 32 * 2**20
+CLOSE_S = 5.0
 _ROUND_TRIPS = 5
 
 
@@ -36,12 +43,17 @@ class TargetFacts:
 class Control:
     """Small JSON requests to a target's control routes."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        self.url = url
-        timeout = httpx.Timeout(CONTROL_TIMEOUT_S, connect=timeout_s)
+    def __init__(self, access: Access) -> None:
+        self.url = access.origin.url
+        proxy = access.proxy
         # trust_env off: a proxy of the environment would stand between us and the server
         self._client = httpx.AsyncClient(
-            base_url=url, headers=dict(headers), timeout=timeout, trust_env=False
+            base_url=self.url,
+            headers=dict(access.headers),
+            timeout=httpx.Timeout(CONTROL_TIMEOUT_S, connect=access.timeouts.connect_s),
+            verify=access.tls or False,  # never used without TLS
+            proxy=None if proxy is None else httpx.Proxy(proxy.url, auth=proxy.login),
+            trust_env=False,
         )
 
     async def get(self, path: str) -> httpx.Response:
@@ -53,15 +65,38 @@ class Control:
         return await self._send("POST", path, body)
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        where = f"{method} {self.url}{path}"
         try:
-            return await self._client.request(method, path, json=body)
-        except httpx.TimeoutException:
-            raise TargetError(f"{method} {self.url}{path}: no answer in time") from None
+            async with asyncio.timeout(CONTROL_LIMIT_S):
+                return await self._whole(method, path, body)
+        except (httpx.TimeoutException, TimeoutError):
+            raise TargetError(f"{where}: no answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL) as why:
-            raise TargetError(f"{method} {self.url}{path}: {_reason(why)}") from None
+            raise TargetError(f"{where}: {_reason(why)}") from None
+
+    async def _whole(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> httpx.Response:
+        """The answer with its body, which must be of a size that memory holds."""
+        async with self._client.stream(method, path, json=body) as response:
+            pieces: list[bytes] = []
+            size = 0
+            async for piece in response.aiter_bytes():
+                pieces.append(piece)
+                size += len(piece)
+                if size > CONTROL_BODY_BYTES:
+                    raise TargetError(
+                        f"{method} {self.url}{path}: answers with more than "
+                        f"{CONTROL_BODY_BYTES:,} bytes; is that the server?"
+                    )
+            kept = {"content-type": response.headers.get("content-type", "")}
+            return httpx.Response(response.status_code, headers=kept, content=b"".join(pieces))
 
     async def close(self) -> None:
-        await self._client.aclose()
+        """Closes its connections, within seconds."""
+        closing = asyncio.ensure_future(self._client.aclose())
+        await asyncio.wait({closing}, timeout=CLOSE_S)
+        closing.cancel()
 
 
 def _reason(why: BaseException) -> str:
@@ -70,6 +105,8 @@ def _reason(why: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError):
             return "connection refused; is the server running?"
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"{cause.verify_message}; trust it with --ca-file FILE, or --insecure"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
@@ -105,7 +142,7 @@ def _read_models(facts: TargetFacts, response: httpx.Response) -> None:
     if response.status_code != 200:
         facts.notes.append(f"/v1/models answered HTTP {response.status_code}")
         return
-    listed = _dict(response).get("data")
+    listed = json_object(response).get("data")
     if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
         facts.notes.append("/v1/models lists no model")
         return
@@ -118,7 +155,7 @@ def _read_models(facts: TargetFacts, response: httpx.Response) -> None:
 
 def _read_props(facts: TargetFacts, response: httpx.Response) -> bool:
     """llama.cpp's properties; False when this is not llama.cpp."""
-    props = _dict(response) if response.status_code == 200 else {}
+    props = json_object(response) if response.status_code == 200 else {}
     if "total_slots" not in props:
         return False
     if isinstance(props["total_slots"], int):
@@ -131,85 +168,13 @@ def _read_props(facts: TargetFacts, response: httpx.Response) -> bool:
     return True
 
 
-def _dict(response: httpx.Response) -> dict[str, Any]:
+def json_object(response: httpx.Response) -> dict[str, Any]:
+    """The body as an object; empty where it is none."""
     try:
         parsed = response.json()
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) else {}
-
-
-async def vocabulary_of(control: Control, dialect: str) -> Vocabulary:
-    """Words that the server's own tokenizer holds as one token, where it can be asked.
-
-    Else common words with an estimate of one token each; the server's usage corrects the length.
-    """
-    if dialect != "llamacpp":
-        return Vocabulary(common_words())
-    words = common_words()
-    inside = await _pieces(control, "x " + " ".join(words))
-    starting = await _pieces(control, "\n".join(words))
-    single = {piece[1:] for piece in inside if piece.startswith(" ")} & set(starting)
-    kept = tuple(word for word in words if word in single)
-    vocabulary = Vocabulary(kept, exact=True)
-    if len(kept) < 100 or not await _adds_up(control, vocabulary):
-        return Vocabulary(words)
-    return vocabulary
-
-
-async def _pieces(control: Control, text: str) -> list[str]:
-    """The text of each token; empty when the server has no tokenizer for us."""
-    response = await control.post("/tokenize", {"content": text, "with_pieces": True})
-    tokens = _dict(response).get("tokens")
-    if response.status_code != 200 or not isinstance(tokens, list):
-        return []
-    return [_piece_text(token) for token in tokens]
-
-
-def _piece_text(token: Any) -> str:
-    """A piece is a text, or a list of bytes where it is not UTF-8 by itself."""
-    piece = token.get("piece") if isinstance(token, dict) else None
-    return piece if isinstance(piece, str) else ""
-
-
-async def _adds_up(control: Control, vocabulary: Vocabulary) -> bool:
-    """Whether a written text really has the length that was asked for."""
-    text = write_text("check", "", 200, vocabulary)
-    return len(await _pieces(control, text)) == 200
-
-
-async def template_of(control: Control, dialect: str) -> TemplateTokens:
-    """What the server's chat template adds, where it can be asked; else zeros, to be learnt."""
-    if dialect != "llamacpp":
-        return TemplateTokens()
-    system, user = ("system", "time"), ("user", "time")
-    first = await _template_extra(control, [system, user])
-    alone = await _template_extra(control, [user])
-    again = await _template_extra(control, [system, user, ("assistant", "time"), user])
-    if first is None or alone is None or again is None:
-        return TemplateTokens()
-    turn = max(0, again - first)
-    return TemplateTokens(system=max(0, first - turn), lone_turn=alone, turn=turn)
-
-
-async def _template_extra(control: Control, messages: list[tuple[str, str]]) -> int | None:
-    """Tokens of a rendered prompt beyond those of its messages' texts."""
-    chat = [{"role": role, "content": text} for role, text in messages]
-    response = await control.post("/apply-template", {"messages": chat})
-    prompt = _dict(response).get("prompt")
-    if response.status_code != 200 or not isinstance(prompt, str):
-        return None
-    whole = await _tokens(control, prompt, add_special=True)
-    texts = [await _tokens(control, text, add_special=False) for _, text in messages]
-    return whole - sum(texts) if whole and all(texts) else None
-
-
-async def _tokens(control: Control, text: str, *, add_special: bool) -> int:
-    """How many tokens a text is; 0 when the server does not say."""
-    body = {"content": text, "add_special": add_special, "parse_special": True}
-    response = await control.post("/tokenize", body)
-    tokens = _dict(response).get("tokens")
-    return len(tokens) if response.status_code == 200 and isinstance(tokens, list) else 0
 
 
 def too_small(facts: TargetFacts, needs: Iterable[tuple[str, float, float]]) -> list[str]:

@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
-from headroom_bench.crowd.prompts import TemplateTokens, Vocabulary, to_messages, write_text
+from headroom_bench.crowd.prompts import (
+    SharedTexts,
+    TemplateTokens,
+    answered_segments,
+    is_own,
+    sent_role,
+    to_messages,
+)
+from headroom_bench.crowd.sessions import RECORDED
+from headroom_bench.crowd.texts import Vocabulary, Writer
 from headroom_bench.crowd.world import Request
+from headroom_bench.live.lengths import Feedback
+from headroom_bench.records import RequestRecord
 from headroom_bench.segments import Segment, total_tokens
+
+SLACK_TOKENS = 16
+"""Counts that differ by no more say nothing: a block of a paged cache, a template's whims."""
+_DOUBT_EXACT, _DOUBT_LEARNT, _DOUBT_FILLER, _DOUBT_RECORDED = 0.02, 0.2, 0.3, 0.5
+"""How far below our own count a server's may be before the prompt was cut, as a share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request's messages, and what we know of their length."""
+
+    messages: list[dict[str, str]]
+    tokens: int
+    """As the server should count them."""
+    least_tokens: int
+    """Where it counts fewer the prompt was cut."""
+    reusable_tokens: int
+    """How many were sent before in this run, or are the template's: what a cache may hold."""
+
+
+@dataclass(slots=True)
+class _Talk:
+    """One conversation's texts by content id, each with its size as the writer counts."""
+
+    conversation_id: str
+    texts: dict[str, tuple[str, float]] = field(default_factory=dict)
+    ended_by: str = ""
+    """Finish reason of the latest answer: some servers count the token that ends it."""
+    vague: bool = False
+    """Hidden reasoning may be among the answers' tokens, which are not sent again."""
 
 
 class Renderer:
@@ -14,70 +56,130 @@ class Renderer:
 
     The chat template adds tokens that no segment names. The system segment is written shorter by
     its own share of them and the newest segment by the rest, so that prompts have the length that
-    was asked for; what the template really adds is learnt from the server's own counts.
+    was asked for. Texts that conversations share are written once and never again.
     """
 
-    def __init__(self, vocabulary: Vocabulary, template: TemplateTokens, salt: str) -> None:
-        self._vocabulary = vocabulary
-        self._salt = salt
-        self._system_tokens = template.system
-        self._shared: dict[str, str] = {}
-        self._talks: dict[tuple[str, int], tuple[str, dict[str, str]]] = {}
-        self._added: dict[tuple[str, ...], int] = {
-            ("user",): template.lone_turn,
-            ("system", "user"): template.turn,
-            ("assistant", "user"): template.turn,
-        }
-        self._newest_text_tokens: dict[str, int] = {}
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        template: TemplateTokens,
+        salt: str,
+        recorded: Mapping[str, str] | None = None,
+    ) -> None:
+        """`recorded`: texts by content id, of segments of kind `recorded`."""
+        self._writer = Writer(vocabulary, salt)
+        self._template = template
+        self._recorded = recorded or {}
+        self._feedback = Feedback(vocabulary.exact)
+        self._shared_texts = SharedTexts()
+        self._shared: dict[str, tuple[str, float]] = {}
+        self._talks: dict[tuple[str, int], _Talk] = {}
+        self._sent: dict[str, tuple[Hashable, float, int]] = {}
+        """By request id, until its answer: shape, written size, and history's tokens."""
 
-    def messages(self, request: Request) -> list[dict[str, str]]:
-        """The chat messages of a request."""
-        texts = self._texts_of(request)
-        newest = request.segments[-1]
-        tokens = max(1, newest.tokens - self._added.get(_shape(request.segments), 0))
-        self._newest_text_tokens[request.request_id] = tokens
-        texts[newest.content_id] = self._write(newest, tokens)
+    def prompt(self, request: Request) -> Prompt:
+        """The messages of a request."""
+        talk = self._talk_of(request)
+        segments = request.segments
+        history = answered_segments(request)
+        shape = _shape(request, history, talk.ended_by)
+        size = self._feedback.size(shape, self._template, self._known_extra(request, history))
+        before = total_tokens(segments[:history])
+        written = 0.0
+        for segment in segments[history:-1]:
+            written += self._text(talk, request, segment, size.ratio)[1]
+        newest = segments[-1]
+        wanted = max(1, size.written(total_tokens(segments) - before) - round(written))
+        if is_own(newest, request):
+            talk.texts[newest.content_id] = self._write(newest, wanted)
+        elif newest.content_id not in self._shared:
+            self._shared[newest.content_id] = self._write(newest, wanted)
+        written += self._text(talk, request, newest, size.ratio)[1]
+        new = size.counted(written)
+        self._sent[request.request_id] = (shape, written, before)
+        messages = to_messages(
+            segments, lambda segment: self._text(talk, request, segment, size.ratio)[0]
+        )
+        return Prompt(
+            messages,
+            before + new,
+            self._least(before, new, shape, talk, segments[history:]),
+            self._shared_texts.reusable_tokens(request) + max(0, round(size.added)),
+        )
 
-        def text_of(segment: Segment) -> str:
-            if segment.content_id in texts:
-                return texts[segment.content_id]
-            home = texts if segment.content_id.startswith(request.conversation_id) else self._shared
-            if segment.content_id not in home:
-                opening = segment.role == "system" and segment is request.segments[0]
-                wrapped = self._system_tokens if opening else 0
-                home[segment.content_id] = self._write(segment, max(1, segment.tokens - wrapped))
-            return home[segment.content_id]
+    def _least(
+        self,
+        before: int,
+        new: int,
+        shape: Hashable,
+        talk: _Talk,
+        segments: tuple[Segment, ...],
+    ) -> int:
+        if self._feedback.exact:
+            doubt = _DOUBT_EXACT
+        elif self._feedback.knows(shape):
+            doubt = _DOUBT_LEARNT
+        else:
+            doubt = _DOUBT_FILLER
+        if any(segment.kind == RECORDED for segment in segments):
+            doubt = max(doubt, _DOUBT_LEARNT if self._feedback.knows(shape) else _DOUBT_RECORDED)
+        sure = before * (1 - (_DOUBT_RECORDED if talk.vague else _DOUBT_EXACT))
+        return round(sure + new * (1 - doubt)) - SLACK_TOKENS
 
-        return to_messages(request.segments, text_of)
+    def _known_extra(self, request: Request, history: int) -> int:
+        """What the template adds to such a prompt, where it is known."""
+        template = self._template
+        if history:
+            return template.turn
+        opening = request.segments[0].role == "system"
+        return template.system + template.turn if opening else template.lone_turn
 
-    def _write(self, segment: Segment, tokens: int) -> str:
-        return write_text(segment.content_id, self._salt, tokens, self._vocabulary)
+    def _text(
+        self, talk: _Talk, request: Request, segment: Segment, ratio: float
+    ) -> tuple[str, float]:
+        """A segment's text and size; it is written where this is the first time."""
+        home = talk.texts if is_own(segment, request) else self._shared
+        found = home.get(segment.content_id)
+        if found is None:
+            opening = segment.role == "system" and segment is request.segments[0]
+            tokens = segment.tokens - (self._template.system if opening else 0)
+            found = home[segment.content_id] = self._write(segment, max(1, round(tokens / ratio)))
+        return found
 
-    def _texts_of(self, request: Request) -> dict[str, str]:
-        """The texts of this conversation; the user's former one is forgotten."""
+    def _write(self, segment: Segment, size: int) -> tuple[str, float]:
+        if segment.kind == RECORDED:
+            return self._recorded[segment.content_id], segment.tokens
+        return self._writer.write(segment.kind, size), size
+
+    def _talk_of(self, request: Request) -> _Talk:
+        """This conversation's texts; the user's former one is forgotten."""
         person = (request.persona, request.user)
         current = self._talks.get(person)
-        if current is None or current[0] != request.conversation_id:
-            current = self._talks[person] = (request.conversation_id, {})
-        return current[1]
+        if current is None or current.conversation_id != request.conversation_id:
+            current = self._talks[person] = _Talk(request.conversation_id)
+        return current
 
-    def learn(self, request: Request, prompt_tokens: int | None, answer_text: str) -> None:
-        """Takes in what the server counted and said."""
-        written = self._newest_text_tokens.pop(request.request_id, None)
-        if prompt_tokens is not None and written is not None:
-            rest = total_tokens(request.segments[:-1])
-            self._added[_shape(request.segments)] = max(0, prompt_tokens - rest - written)
-        self._texts_of(request)[f"{request.request_id}/answer"] = answer_text
+    def learn(self, request: Request, record: RequestRecord, answer_text: str) -> None:
+        """Takes in what the server counted and said. What it says of a cut prompt teaches nothing
+        about lengths."""
+        shape, written, before = self._sent.pop(request.request_id)
+        if not record.ok:
+            return
+        talk = self._talk_of(request)
+        if record.prompt_tokens is not None and not record.truncated and not talk.vague:
+            self._feedback.learn(shape, written, record.prompt_tokens - before)
+        talk.texts[f"{request.request_id}/answer"] = (answer_text, 0.0)
+        if not request.request_id.rsplit("/", 1)[-1].count("."):  # a title is no part of the talk
+            talk.ended_by = record.finish_reason or ""
+            talk.vague = talk.vague or record.visible_tokens is None
 
 
-def _shape(segments: Sequence[Segment]) -> tuple[str, ...]:
-    """The messages' roles since the last answer, which it includes: what decides how many tokens
-    the template adds."""
-    roles: list[str] = []
-    for segment in reversed(segments):
-        role = "user" if segment.role == "tool" else segment.role
-        if not roles or roles[0] != role:
-            roles.insert(0, role)
-        if role == "assistant":
-            break
-    return tuple(roles)
+def _shape(request: Request, history: int, ended_by: str) -> Hashable:
+    """Roles and kinds of what is new, and what it follows: decides how many tokens the template
+    adds and how well sizes are known."""
+    parts: list[tuple[str, str]] = [("assistant", ended_by)] if history else []
+    for segment in request.segments[history:]:
+        part = (sent_role(segment), segment.kind)
+        if not parts or parts[-1] != part:
+            parts.append(part)
+    return tuple(parts)

@@ -41,10 +41,10 @@ class Observer(Protocol):
     def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None: ...
 
 
-class Throttle(Protocol):
-    async def __aenter__(self) -> Any: ...
-
-    async def __aexit__(self, exc_type: Any, exc: Any, tb: Any, /) -> Any: ...
+class Pacing(Protocol):
+    async def turn(self) -> None:
+        """Waits until the next request may start."""
+        ...
 
 
 @dataclass(slots=True)
@@ -55,7 +55,9 @@ class Asking:
     target: str
     model: str
     dialect: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of every request's body; None leaves out one that we would send."""
     force_lengths: bool = False
     prompt_kind: str = "distinct"
     round_trip_s: float | None = None
@@ -76,7 +78,7 @@ class LiveWorld:
         lag: LagWatch,
         *,
         observers: tuple[Observer, ...] = (),
-        throttle: Throttle | None = None,
+        pace: Pacing | None = None,
     ) -> None:
         self._wire = wire
         self._clock = clock
@@ -85,7 +87,8 @@ class LiveWorld:
         self._sink = sink
         self._lag = lag
         self._observers = observers
-        self._throttle = throttle
+        self._pace = pace
+        self._pacing: set[asyncio.Task[None]] = set()
         self._sleepers: set[asyncio.Future[None]] = set()
         self._writing: dict[tuple[str, int], Future[None]] = {}
         self._stopping = False
@@ -124,6 +127,8 @@ class LiveWorld:
         for woken in list(self._sleepers):
             if not woken.done():
                 woken.set_exception(Stopped())
+        for waiting in list(self._pacing):
+            waiting.cancel()
 
     def stop_now(self) -> None:
         """Ends requests in flight too."""
@@ -133,13 +138,14 @@ class LiveWorld:
     async def ask(self, request: Request) -> Answer:
         started_at_s = self.now()
         await self._last_record_written(request)
-        if self._throttle is not None and not self._stopping:
-            async with self._throttle:
-                self._take_turn()
-        else:
-            self._take_turn()
+        if self._pace is not None and not self._stopping:
+            await self._paced(self._pace)
+        self._take_turn()
         record = self._new_record(request, started_at_s)
-        body = self._body(request)
+        prompt = self._renderer.prompt(request)
+        record.asked_tokens, record.sent_tokens = request.max_tokens, prompt.tokens
+        record.reusable_tokens = prompt.reusable_tokens
+        body = self._body(request, prompt.messages)
         self.in_flight += 1
         record.concurrent_at_start = self.in_flight
         try:
@@ -149,14 +155,25 @@ class LiveWorld:
         reading = await _parse(exchange)
         times = fill_from_wire(record, request, exchange, reading, self._clock)
         self._judge_ourselves(record, exchange)
-        if record.ok:
-            self._renderer.learn(request, record.prompt_tokens, reading.text)
+        if record.prompt_tokens is not None:
+            record.truncated = record.truncated or record.prompt_tokens < prompt.least_tokens
+        self._renderer.learn(request, record, reading.text)
         self._writing[request.persona, request.user] = self._sink.append(record, times)
         for observer in self._observers:
             observer.on_record(record, times)
         if exchange.ended == "interrupted":
             raise Stopped
         return to_answer(request, record)
+
+    async def _paced(self, pace: Pacing) -> None:
+        """Waits for its turn; the end of the run ends the wait."""
+        waiting = asyncio.ensure_future(pace.turn())
+        self._pacing.add(waiting)
+        try:
+            await asyncio.wait({waiting})
+        finally:
+            waiting.cancel()
+            self._pacing.discard(waiting)
 
     def _take_turn(self) -> None:
         """Counts a request against the run's budget; the last one stops the world."""
@@ -191,8 +208,7 @@ class LiveWorld:
             prompt_kind=self._asking.prompt_kind,
         )
 
-    def _body(self, request: Request) -> bytes:
-        messages = self._renderer.messages(request)
+    def _body(self, request: Request, messages: list[dict[str, str]]) -> bytes:
         body = chat_body(
             request,
             messages,
@@ -200,6 +216,11 @@ class LiveWorld:
             self._asking.dialect,
             force=self._asking.force_lengths,
         )
+        for name, value in self._asking.body.items():
+            if value is None:
+                body.pop(name, None)
+            else:
+                body[name] = value
         return json.dumps(body, separators=(",", ":")).encode()
 
     async def _exchange(self, request: Request, body: bytes) -> Exchange:
@@ -219,6 +240,7 @@ class LiveWorld:
     def _judge_ourselves(self, record: RequestRecord, exchange: Exchange) -> None:
         lag_ms = self._lag.worst_since_ms(exchange.sent_ns or exchange.started_ns)
         record.harness_lag_ms = lag_ms
+        lag_ms *= self._clock.scale  # faster than life, a wall millisecond spoils more of it
         allowed_ms = max(LAG_ALLOWED_MS, LAG_ALLOWED_SHARE * 1e3 * (record.ttft_s or 0.0))
         record.valid = lag_ms <= allowed_ms and exchange.ended != "interrupted"
         record.suspect = suspicion(record, self._asking.round_trip_s)

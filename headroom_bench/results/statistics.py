@@ -59,6 +59,7 @@ def persona_statistics(records: Sequence[RequestRecord]) -> dict[str, Any]:
     figures["prompt_tokens"] = spread(record.prompt_tokens for record in good)
     figures["cached_tokens"] = spread(record.cached_tokens for record in good)
     figures["completion_tokens"] = spread(record.completion_tokens for record in good)
+    figures["asked_tokens"] = spread(record.asked_tokens for record in good)
     figures["prefill_tok_s"] = prefill_by_size(good)
     figures["abandoned_share"] = _share(records, lambda r: r.error_kind == "abandoned")
     return figures
@@ -103,11 +104,21 @@ def totals(records: Sequence[RequestRecord], window_s: float) -> dict[str, float
         return dict.fromkeys(names)
     in_flight_s = math.fsum(record.e2e_s or 0.0 for record in records)
     return {
-        "prompt_tok_s": sum(record.prompt_tokens or 0 for record in good) / window_s,
-        "completion_tok_s": sum(record.completion_tokens or 0 for record in good) / window_s,
+        "prompt_tok_s": _rate((record.prompt_tokens for record in good), window_s),
+        "completion_tok_s": _rate((record.completion_tokens for record in good), window_s),
         "requests_per_s": len(good) / window_s,
         "concurrency_mean": in_flight_s / window_s,
     }
+
+
+def _rate(counts: Iterable[int | None], window_s: float) -> float | None:
+    """Counts a second; not known as soon as one of them is not."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total / window_s
 
 
 def error_kinds(records: Iterable[RequestRecord]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 from headroom_bench.box import Box, BoxRequest, Event
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
+from headroom_bench.crowd.prompts import SharedTexts
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.measures import fill_timing, first_visible
 from headroom_bench.records import RequestRecord
@@ -56,6 +57,7 @@ class _Asked:
     concurrent: int
     prompt_tokens: int
     reasoning_tokens: int
+    reusable_tokens: int
     arrived: bool = False
 
 
@@ -84,6 +86,7 @@ class SimulatedWorld:
         self._max_requests = max_requests
         self._lengths = lengths
         self._asked: dict[str, _Asked] = {}
+        self._shared_texts = SharedTexts()
         self._count = 0
         self._stopping = False
         self._sleepers: dict[int, Process] = {}
@@ -190,7 +193,15 @@ class SimulatedWorld:
             reasoning = measured.reasoning_tokens or 0
         now = self._kernel.now
         concurrent = len(self._asked) + 1
-        asked = _Asked(request, process, now, concurrent, total_tokens(segments), reasoning)
+        asked = _Asked(
+            request,
+            process,
+            now,
+            concurrent,
+            total_tokens(segments),
+            reasoning,
+            self._shared_texts.reusable_tokens(request),
+        )
         self._asked[request.request_id] = asked
         if measured is not None and not measured.ok:
             self._kernel.at(now + (measured.e2e_s or 0.0), self._fail_as_measured, asked)
@@ -303,6 +314,9 @@ class SimulatedWorld:
             sent_s=asked.started_at,
             concurrent_at_start=asked.concurrent,
             turn_rounds=request.rounds,
+            asked_tokens=request.max_tokens,
+            sent_tokens=asked.prompt_tokens,
+            reusable_tokens=asked.reusable_tokens,
         )
 
     def _fill(self, record: RequestRecord, asked: _Asked, times: list[float]) -> None:

@@ -1,68 +1,22 @@
-"""Prompts: text of an exact length, new where it should be new, equal where it should be equal."""
+"""Prompts as messages, what they share on purpose, and the ways to share more."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from dataclasses import replace
 
-from headroom_bench.crowd.prompts import (
-    SENTENCE_TOKENS,
-    Vocabulary,
-    common_words,
-    to_messages,
-    write_text,
-)
-from headroom_bench.segments import Segment
+from crowd_people import ASK, RESULT, TITLE, TrivialWorld, crowd, fixed, persona, plan
 
-WORDS = Vocabulary(common_words(), exact=True)
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.draws import Distribution
+from headroom_bench.crowd.loop import live_as
+from headroom_bench.crowd.prompts import SharedTexts, answered_segments, to_messages
+from headroom_bench.crowd.script import PromptKind, Prompts
+from headroom_bench.crowd.world import Request
+from headroom_bench.segments import Segment, total_tokens
 
 
-def pieces(text: str) -> int:
-    """Words and full stops."""
-    return len(text.replace(".", " . ").split())
-
-
-@given(st.text(max_size=20), st.integers(1, 400))
-def test_text_has_as_many_pieces_as_tokens_were_asked(content_id: str, tokens: int) -> None:
-    text = write_text(content_id, "salt", tokens, WORDS)
-    assert pieces(text) == tokens
-    assert text == write_text(content_id, "salt", tokens, WORDS)
-    assert text.count(".") == tokens // SENTENCE_TOKENS
-
-
-def test_even_nothing_is_one_piece() -> None:
-    assert pieces(write_text("a", "s", 0, WORDS)) == 1
-
-
-def test_an_inexact_vocabulary_writes_fewer_words() -> None:
-    assert pieces(write_text("a", "s", 300, Vocabulary(common_words(), 1.5))) == 200
-
-
-def test_distinct_ids_give_unrelated_texts() -> None:
-    """No prompt cache may match one person's text with another's, not even for its first word."""
-    texts = [write_text(f"chat-{number}/ask", "salt", 40, WORDS) for number in range(100)]
-    assert len(set(texts)) == 100
-    assert len({text.split()[0] for text in texts}) >= 85
-
-
-def test_another_salt_is_another_text_of_the_same_length() -> None:
-    one, other = (write_text("chat-0/ask", salt, 40, WORDS) for salt in ("a", "b"))
-    assert one.split()[:3] != other.split()[:3]
-    assert pieces(one) == pieces(other)
-
-
-def test_salt_and_id_do_not_run_together() -> None:
-    assert write_text("bc", "a", 9, WORDS) != write_text("c", "ab", 9, WORDS)
-
-
-def test_common_words_are_plain() -> None:
-    assert len(common_words()) > 500
-    assert len(set(common_words())) == len(common_words())
-    assert all(word.isascii() and word.isalpha() for word in common_words())
-
-
-def part(role: str, content_id: str) -> Segment:
-    return Segment(content_id, role, "prose", content_id, 1)
+def part(role: str, content_id: str, tokens: int = 1) -> Segment:
+    return Segment(content_id, role, "prose", content_id, tokens)
 
 
 def test_neighbours_of_one_role_are_one_message() -> None:
@@ -74,3 +28,113 @@ def test_neighbours_of_one_role_are_one_message() -> None:
         {"role": "assistant", "content": "e"},
         {"role": "user", "content": "f g"},
     ]
+
+
+def asked(talk: str, *segments: Segment) -> Request:
+    return Request(f"{talk}/t0/r0", talk, "chat", 0, 0, 0, segments, 10)
+
+
+def test_what_was_sent_before_in_this_run_may_be_cached() -> None:
+    texts = SharedTexts()
+    system, common = part("system", "group/system", 100), part("user", "group/files", 50)
+    own = part("user", "chat-0/c0/t0/ask", 20)
+    first = asked("chat-0/c0", system, own)
+    assert texts.reusable_tokens(first) == 0, "nobody has sent anything"
+    other = asked("chat-1/c0", system, common, part("user", "chat-1/c0/t0/ask", 20))
+    assert texts.reusable_tokens(other) == 100
+    assert texts.reusable_tokens(replace(other, segments=other.segments)) == 150
+    answer = part("assistant", "chat-0/c0/t0/r0/answer", 9)
+    later = asked("chat-0/c0", system, own, answer, part("user", "chat-0/c0/t1/ask", 30))
+    assert answered_segments(later) == 3
+    assert texts.reusable_tokens(later) == 129
+
+
+def test_a_namesake_is_not_ones_own() -> None:
+    """c1 is no part of c10."""
+    request = asked("chat-0/c1", part("user", "chat-0/c10/t0/ask", 20))
+    texts = SharedTexts()
+    texts.reusable_tokens(request)
+    assert texts.reusable_tokens(request) == 20
+
+
+ONE = persona(segments=(plan("system", "conversation", fixed(100), "group"), ASK, RESULT),
+              rounds=fixed(2), extras=(TITLE,))  # fmt: skip
+
+
+def lives(kind: PromptKind, one: object = ONE, limit: int = 24) -> list[list[Request]]:
+    """What three people ask."""
+    people = crowd((one, 3)).with_prompts(Prompts(kind))  # type: ignore[arg-type]
+    found = []
+    for person in people.users():
+        world = TrivialWorld(limit)
+        world.live(live_as(world, person))
+        found.append(world.diary.asked)
+    return found
+
+
+def own_texts(request: Request) -> list[tuple[str, int]]:
+    return [(s.content_id, s.tokens) for s in request.segments if s.role != "assistant"]
+
+
+def test_identical_is_the_same_from_everyone_in_every_conversation() -> None:
+    everyone = lives("identical")
+    for ours in zip(*everyone, strict=True):
+        assert len({tuple(own_texts(request)) for request in ours}) == 1
+        assert len({request.max_tokens for request in ours}) == 1
+        assert len({request.request_id for request in ours}) == 3
+    first = [request for request in everyone[0] if request.request_id.endswith("/t0/r0")]
+    assert len(first) >= 2, "more than one conversation"
+    assert len({tuple(own_texts(request)) for request in first}) == 1
+
+
+def test_identical_is_in_step() -> None:
+    people = crowd((ONE, 3)).with_prompts(Prompts("identical"))
+    times = []
+    for person in people.users():
+        world = TrivialWorld(12)
+        world.live(live_as(world, person))
+        times.append(world.diary.sent_s)
+    assert times[0] == times[1] == times[2]
+
+
+def test_distinct_shares_nothing_but_what_the_persona_says() -> None:
+    seen: dict[str, set[str]] = {}
+    for number, life in enumerate(lives("distinct")):
+        for request in life:
+            for segment in request.segments:
+                seen.setdefault(segment.content_id, set()).add(
+                    f"{number}/{request.conversation_id}"
+                )
+    shared = {content_id for content_id, talks in seen.items() if len(talks) > 1}
+    assert shared == {"chat/system"}
+
+
+def test_shared_prefix_gives_new_texts_a_common_half() -> None:
+    long_ask = plan("ask", "turn", Distribution("uniform", 100, 300, 300))
+    one = persona(segments=(long_ask,), turns=fixed(2))
+    for request in (life[-1] for life in lives("shared-prefix", one)):
+        new = request.segments[answered_segments(request) :]
+        assert [segment.name for segment in new] == ["ask.shared", "ask"]
+        assert (new[0].content_id, new[0].tokens) == ("chat/ask.shared", 100)
+    totals = {total_tokens(life[0].segments) for life in lives("shared-prefix", one)}
+    assert totals == {total_tokens(life[0].segments) for life in lives("distinct", one)}
+
+
+def test_a_text_shorter_than_the_common_half_shares_nothing() -> None:
+    common = round(Distribution("uniform", 10, 1000, 1000).typical / 2)
+    short = plan("ask", "turn", Distribution("uniform", 10, 1000, 1000))
+    sizes = [
+        [segment.tokens for segment in request.segments]
+        for life in lives("shared-prefix", persona(segments=(short,), turns=fixed(1)))
+        for request in life
+    ]
+    alone = [size for (size,) in (s for s in sizes if len(s) == 1)]
+    assert alone
+    halves = {pair[0] for pair in sizes if len(pair) == 2}
+    assert halves == {common}
+    assert max(alone) <= common
+
+
+def test_a_crowd_seats_its_people() -> None:
+    people: Crowd = crowd((persona("a"), 2), (persona("b"), 1))
+    assert [(user.seat, user.people) for user in people.users()] == [(0, 3), (1, 3), (2, 3)]

@@ -1,0 +1,178 @@
+"""Filler text of a given number of tokens, that looks like its kind and shares no beginning.
+
+A text is put together from phrases whose tokens are known, and made up to its length with words of
+one token each: exact without asking the server about every prompt.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+from importlib import resources
+from itertools import islice
+
+from headroom_bench.crowd.phrases import NUMBER, PHRASES, WORD
+
+SENTENCE_TOKENS = 13
+"""Where words stand alone every so many tokens one is a full stop."""
+OPENING_WORDS = 3
+LINE_MARK = ":\n"
+"""Ends the opening words of kinds whose phrases are lines."""
+
+_PIECE = re.compile(r" ?[A-Za-z]+| ?[0-9]{1,3}| ?[!-/:-@\[-`{-~]{1,3}|\s+|[^\x00-\x7f]", re.ASCII)
+_LONG_WORD = 8
+"""Letters that one token of a longer word holds, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """One phrase with its size."""
+
+    pattern: str
+    """With `%s` for each slot."""
+    slots: str
+    """One WORD or NUMBER for each, in order."""
+    tokens: int
+
+    def filled(self, words: Iterable[str], numbers: Iterable[str]) -> str:
+        if NUMBER not in self.slots:
+            return self.pattern % tuple(islice(words, len(self.slots)))
+        sources = {WORD: iter(words), NUMBER: iter(numbers)}
+        return self.pattern % tuple(next(sources[slot]) for slot in self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What to write with."""
+
+    words: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
+    phrases: Mapping[str, tuple[Phrase, ...]] = field(default_factory=dict)
+    """By kind. A kind that has none is written as prose, prose that has none as bare words."""
+    mark_tokens: int = 2
+    """Tokens of LINE_MARK after a word."""
+    exact: bool = False
+    """Whether the server's own tokenizer counted it all; else sizes are estimates."""
+
+
+@cache
+def common_words() -> tuple[str, ...]:
+    """Common English words, nearly all of them one token in today's vocabularies."""
+    text = resources.files("headroom_bench.crowd").joinpath("words.txt").read_text("utf-8")
+    return tuple(text.split())
+
+
+@cache
+def common_numbers() -> tuple[str, ...]:
+    """Numbers of three digits."""
+    return tuple(str(number) for number in range(101, 1000, 7))
+
+
+@cache
+def guessed_vocabulary() -> Vocabulary:
+    """What to write with where the server has no tokenizer for us: sizes are estimates."""
+    phrases = {
+        kind: tuple(phrase_of(text, _estimated(text)) for text in texts)
+        for kind, texts in PHRASES.items()
+    }
+    return Vocabulary(common_words(), common_numbers(), phrases)
+
+
+def _estimated(phrase: str) -> int:
+    return estimate_tokens(phrase.replace(WORD, "word").replace(NUMBER, "100"))
+
+
+def phrase_of(text: str, tokens: int) -> Phrase:
+    """A phrase of `phrases.py` with its size."""
+    slots = "".join(letter for letter in text if letter in WORD + NUMBER)
+    pattern = text.replace("%", "%%").replace(WORD, "%s").replace(NUMBER, "%s")
+    return Phrase(pattern, slots, tokens)
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text is: a word, three digits, up to three signs, or one blank
+    stretch make one each, longer words and other scripts more. Estimated: on English and code
+    within about a quarter of today's tokenizers."""
+    return sum(1 + (len(piece) - 1) // (_LONG_WORD + 1) for piece in _PIECE.findall(text))
+
+
+class Writer:
+    """Writes the texts of one run. Another salt, other texts of the same lengths.
+
+    No two texts of a run begin with the same two words (with the same word, up to as many texts as
+    there are words), so that no prompt cache holds the beginning of a new one.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, salt: str) -> None:
+        self._vocabulary = vocabulary
+        self._salt = salt
+        self._written = 0
+        self._first = list(vocabulary.words)
+        random.Random(self._seed("first words")).shuffle(self._first)
+
+    def write(self, kind: str, tokens: int) -> str:
+        """A new text of `tokens` tokens (at least one), by the vocabulary's count."""
+        number, self._written = self._written, self._written + 1
+        chance = random.Random(self._seed(str(number)))
+        vocabulary = self._vocabulary
+        phrases = vocabulary.phrases.get(kind, ())
+        lines = bool(phrases) and kind != "prose"
+        frame = OPENING_WORDS + 1 + (vocabulary.mark_tokens if lines else 0)
+        chosen = _pick(chance, phrases, tokens - frame)
+        if lines and not chosen:
+            lines = False
+        if not lines and not chosen:
+            chosen = _pick(chance, vocabulary.phrases.get("prose", ()), tokens - OPENING_WORDS - 1)
+        left = max(1, tokens - sum(phrase.tokens for phrase in chosen))
+        body = self._fill(chance, chosen)
+        if lines:
+            opening = self._bare(chance, number, OPENING_WORDS)
+            closing = self._bare(chance, None, left - OPENING_WORDS - vocabulary.mark_tokens)
+            return f"{opening}{LINE_MARK}{body}{closing}"
+        if not chosen:
+            return self._bare(chance, number, left)
+        return f"{self._bare(chance, number, left - 1)}.{body}"
+
+    def _seed(self, what: str) -> bytes:
+        return blake2b(f"{self._salt}\x1f{what}".encode(), digest_size=8).digest()
+
+    def _fill(self, chance: random.Random, chosen: Sequence[Phrase]) -> str:
+        slots = "".join(phrase.slots for phrase in chosen)
+        words = iter(chance.choices(self._vocabulary.words, k=slots.count(WORD)))
+        numbers = iter(chance.choices(self._vocabulary.numbers or ("",), k=slots.count(NUMBER)))
+        return "".join([phrase.filled(words, numbers) for phrase in chosen])
+
+    def _bare(self, chance: random.Random, number: int | None, tokens: int) -> str:
+        """Words, and now and then a full stop; the first two by the text's number, if it has one.
+        The last is a word, since templates may cut off what follows it."""
+        words = chance.choices(self._vocabulary.words, k=tokens)
+        if number is not None:
+            many = len(self._first)
+            words[0] = self._first[number % many]
+            if tokens > 1:
+                words[1] = self._first[(number // many + number + 1) % many]
+        text = [words[0]]
+        for place in range(1, tokens):
+            stop = place % SENTENCE_TOKENS == SENTENCE_TOKENS - 1 and place < tokens - 1
+            text.append("." if stop else f" {words[place]}")
+        return "".join(text)
+
+
+def _pick(chance: random.Random, phrases: Sequence[Phrase], tokens: int) -> list[Phrase]:
+    """Phrases that have at most `tokens` tokens together, and leave no room for another."""
+    chosen: list[Phrase] = []
+    if not phrases:
+        return chosen
+    largest = max(phrase.tokens for phrase in phrases)
+    while tokens >= largest:
+        some = chance.choices(phrases, k=tokens // largest)
+        chosen += some
+        tokens -= sum(phrase.tokens for phrase in some)
+    while fitting := [phrase for phrase in phrases if phrase.tokens <= tokens]:
+        chosen.append(chance.choice(fitting))
+        tokens -= chosen[-1].tokens
+    return chosen

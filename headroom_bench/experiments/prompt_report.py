@@ -1,0 +1,60 @@
+"""What a run says of its prompts: where texts came from, how well their lengths are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.prompts import answered_segments
+from headroom_bench.crowd.script import SHARED_PART
+from headroom_bench.crowd.texts import Vocabulary
+from headroom_bench.crowd.world import Request
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.prompt_checks import prompt_warnings
+from headroom_bench.segments import total_tokens
+
+
+@dataclass(slots=True)
+class NewText:
+    """Tokens of what was new in each request, and how many of them everybody sends."""
+
+    tokens: int = 0
+    shared: int = 0
+
+    def add(self, request: Request) -> None:
+        new = [s for s in request.segments[answered_segments(request) :] if s.role != "system"]
+        self.tokens += total_tokens(new)
+        self.shared += total_tokens([s for s in new if s.name.endswith(SHARED_PART)])
+
+
+def prompts_row(crowd: Crowd, vocabulary: Vocabulary | None, new: NewText) -> dict[str, Any]:
+    """The `prompts` object of summary.json.
+
+    lengths: exact (counted by the server's tokenizer), estimated (corrected by its usage), or
+    recorded. as_prose: kinds of text that could not be written with exact lengths.
+    """
+    prompts = crowd.prompts
+    row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}
+    if not prompts.filler:
+        return {**row, "lengths": "recorded", "sessions": len(prompts.sessions)}
+    exact = vocabulary is not None and vocabulary.exact
+    row["lengths"] = "exact" if exact else "estimated"
+    row["as_prose"] = sorted(crowd.kinds() - set(vocabulary.phrases)) if vocabulary else []
+    if prompts.kind == "shared-prefix":
+        row["shared_share"] = new.shared / new.tokens if new.tokens else None
+    return row
+
+
+def prompt_notes(crowd: Crowd, records: Sequence[RequestRecord]) -> list[str]:
+    """Warnings about the prompts of a run."""
+    notes = prompt_warnings(records, crowd.prompts.filler)
+    sessions = len(crowd.prompts.sessions)
+    talks = len({record.conversation_id for record in records})
+    if sessions and talks > sessions:
+        notes.append(
+            f"{talks} conversations shared {sessions} recorded sessions: texts were sent again, "
+            "and prompt caches may hold them"
+        )
+    return notes

@@ -1,0 +1,97 @@
+"""Whether prompts were what they were meant to be: cut, warmed by a cache, or only filler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from headroom_bench.measures import quantile
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.statistics import is_extra
+
+CACHE_SLACK_TOKENS = 16
+"""Cached tokens beyond what was sent before that say nothing: a block of a paged cache."""
+
+
+def prompt_figures(records: Sequence[RequestRecord]) -> dict[str, Any]:
+    """Shares over the successes of one persona; None where the server does not tell.
+
+    cached_share: of their prompt tokens, those that the server did not have to read.
+    answered_share: tokens of the answers over tokens that were asked for. shortfall_share: answers
+    that ended before they had as many as asked for. cut_prompts: how many prompts the server cut.
+    """
+    told = [r for r in records if r.cached_tokens is not None and r.prompt_tokens]
+    read = sum(r.prompt_tokens or 0 for r in told)
+    counted = [r for r in records if r.completion_tokens is not None and r.asked_tokens]
+    asked = sum(r.asked_tokens or 0 for r in counted)
+    short = sum((r.completion_tokens or 0) < (r.asked_tokens or 0) for r in counted)
+    return {
+        "cached_share": sum(r.cached_tokens or 0 for r in told) / read if read else None,
+        "answered_share": sum(r.completion_tokens or 0 for r in counted) / asked if asked else None,
+        "shortfall_share": short / len(counted) if counted else None,
+        "cut_prompts": sum(is_cut(record) for record in records),
+    }
+
+
+def is_cut(record: RequestRecord) -> bool:
+    """Whether the server read clearly less than was sent."""
+    sent, read = record.sent_tokens, record.prompt_tokens
+    return bool(record.truncated and sent and read is not None and read < sent)
+
+
+def prompt_warnings(records: Sequence[RequestRecord], filler: bool) -> list[str]:
+    """What the reader has to know of the prompts before believing the figures."""
+    good = [record for record in records if record.ok]
+    return [*_cut(good), *_warm(good), *(_filler_drafts(good) if filler else [])]
+
+
+def _cut(records: Sequence[RequestRecord]) -> list[str]:
+    cut = [record for record in records if is_cut(record)]
+    if not cut:
+        return []
+    sent = quantile(sorted(r.sent_tokens or 0 for r in cut), 0.5)
+    counts = Counter(r.prompt_tokens or 0 for r in cut)
+    read = quantile(sorted(counts.elements()), 0.5)
+    usual, times = counts.most_common(1)[0]
+    told = (
+        f"{len(cut)} of {len(records)} prompts were cut by the server: of {sent:,.0f} tokens sent "
+        f"it counted {read:,.0f} (medians)"
+    )
+    if times > 1 and times >= len(cut) / 2:
+        # Ollama's runner keeps num_ctx / 2 + 2 tokens of a message that is too long; its chat
+        # route drops old messages until the rest fits.
+        told += f"; often exactly {usual:,}: a window of {usual:,}, or half of one of {2 * usual:,}"
+    return [f"{told}. Give the server a larger context, or send less"]
+
+
+def _warm(records: Sequence[RequestRecord]) -> list[str]:
+    """First requests of conversations should find nothing but the template, and what others sent
+    of the same text in this run."""
+    first = [
+        r
+        for r in records
+        if r.turn == r.round == 0 and not is_extra(r) and r.cached_tokens is not None
+    ]
+    warm = [
+        r for r in first if (r.cached_tokens or 0) > (r.reusable_tokens or 0) + CACHE_SLACK_TOKENS
+    ]
+    if not warm:
+        return []
+    extra = quantile(sorted((r.cached_tokens or 0) - (r.reusable_tokens or 0) for r in warm), 0.5)
+    return [
+        f"{len(warm)} of {len(first)} first requests were not cold: the server had {extra:,.0f} "
+        "tokens of them in its cache (median) that this run had not sent before; their TTFT is "
+        "too good"
+    ]
+
+
+def _filler_drafts(records: Sequence[RequestRecord]) -> list[str]:
+    drafted = sum(record.draft_tokens or 0 for record in records)
+    if not drafted:
+        return []
+    accepted = sum(record.accepted_tokens or 0 for record in records)
+    return [
+        f"drafts were accepted at {accepted / drafted:.0%}, but prompts are filler: real text "
+        "gives other rates (and other decode speeds); use --prompts file:SESSIONS.jsonl"
+    ]
