@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 
 from headroom_bench.records import RequestRecord
@@ -39,7 +40,7 @@ def fill_timing(
     record.last_token_s = last - sent_s
     record.stream_events = len(event_times_s)
     if len(event_times_s) > 1:
-        gaps = sorted(b - a for a, b in itertools.pairwise(event_times_s))
+        gaps = sorted(map(operator.sub, itertools.islice(event_times_s, 1, None), event_times_s))
         record.itl_mean_s = (last - first) / len(gaps)
         record.itl_p50_s = quantile(gaps, 0.5)
         record.itl_max_s = gaps[-1]

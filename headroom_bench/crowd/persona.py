@@ -14,6 +14,8 @@ from headroom_bench.toml_table import Table, read_toml
 Each = Literal["conversation", "turn", "round"]
 Shared = Literal["group", "user", "nobody"]
 Metric = Literal["ttft", "ttfv", "e2e"]
+Difficulty = Literal["trivial", "knowledge", "logic"]
+"""How hard the questions are. It decides how long a model that reasons thinks before it answers."""
 
 _ROLES = ("system", "user", "tool")
 _KINDS = ("prose", "code", "schema", "log")
@@ -80,6 +82,7 @@ class Persona:
     group: str
     link: str | None
     extras: tuple[Extra, ...]
+    difficulty: Difficulty = "knowledge"
     force_length: bool = False
     single_request: bool = False
     """The plain crowd's `probe`: users begin at once, no phase drawn."""
@@ -136,6 +139,7 @@ def read_persona(table: Table) -> Persona:
         group=table.text("group", name),
         link=table.text("link", None),
         extras=tuple(_read_extra(item) for item in table.tables("extras")),
+        difficulty=table.choice("difficulty", ("trivial", "knowledge", "logic"), "knowledge"),
         force_length=table.flag("force_length", False),
     )
     table.raw("sources")  # prose for readers: `catalog personas` shows it, nothing computes with it

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headroom_bench.report.persona_words import persona_words
+
 Entry = Mapping[str, Any]
 
 _COLUMNS: dict[str, dict[str, Callable[[Entry], str]]] = {
@@ -269,6 +271,6 @@ _WORDS: dict[str, Callable[[Entry], Iterator[str]]] = {
     "quants": _quant,
     "runtimes": _runtime,
     "networks": _network,
-    "personas": _file,
+    "personas": persona_words,
     "targets": _file,
 }
