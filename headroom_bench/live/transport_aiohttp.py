@@ -14,14 +14,22 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from headroom_bench.live.access import Access
+from headroom_bench.live.access import Access, Proxy
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Ended, Exchange
 from headroom_bench.live.intake import HasToken, Intake, any_byte
 from headroom_bench.live.wire import connect_problem
+from headroom_bench.redaction import hide_basic
 
 CLOSE_S = 5.0
 """Longest that closing the connections may take."""
+
+
+def _login_header(proxy: Proxy | None) -> dict[str, str]:
+    """What says to the proxy who we are."""
+    if proxy is None or proxy.login is None:
+        return {}
+    return {"Proxy-Authorization": hide_basic(*proxy.login)}
 
 
 class _Carried:
@@ -66,6 +74,7 @@ class AiohttpTransport:
         self._has_token = has_token
         self._busy: set[_Carried] = set()
         self._stopped = False
+        self._for_proxy = _login_header(access.proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -139,7 +148,7 @@ class AiohttpTransport:
         self, carried: _Carried, path: str, headers: Mapping[str, str], body: bytes
     ) -> None:
         proxy = self._access.proxy
-        login = None if proxy is None else proxy.login
+        tunnel = self._access.origin.tls
         async with self._session.post(
             URL(f"{self._access.origin.url}{path}", encoded=True),
             data=body,
@@ -147,9 +156,10 @@ class AiohttpTransport:
                 "Content-Type": "application/json",
                 "Accept": "text/event-stream, application/json",
                 **headers,
+                **({} if tunnel else self._for_proxy),
             },
             proxy=None if proxy is None else proxy.url,
-            proxy_auth=None if login is None else aiohttp.BasicAuth(*login),
+            proxy_headers=self._for_proxy if tunnel else None,
             allow_redirects=False,
             trace_request_ctx=carried,
         ) as response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -52,13 +53,16 @@ class RawServer:
     """Serves `script` to every request; `requests` holds what came."""
 
     script: Sequence[Step]
+    host: str = "127.0.0.1"
+    scheme: str = "http"
     port: int = 0
     connections: int = 0
     requests: list[bytes] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 async def _read_request(reader: asyncio.StreamReader) -> bytes:
@@ -96,18 +100,26 @@ async def _play(
 
 
 @asynccontextmanager
-async def raw_server(*script: Step) -> AsyncIterator[RawServer]:
-    server = RawServer(script)
+async def raw_server(
+    *script: Step, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawServer]:
+    server = RawServer(script, host, "https" if tls else "http")
+
+    writers: set[asyncio.StreamWriter] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
         try:
             await _play(server, reader, writer)
         finally:
             writer.close()
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(serve, host, port, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
     finally:
         listener.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)  # aborted connections are closed in the loop's next turn
