@@ -38,7 +38,7 @@ async def vocabulary_of(tokenizer: Tokenizer | None, kinds: Iterable[str]) -> Vo
     words = await _single_words(tokenizer)
     if len(words) < _LEAST_WORDS:
         return guessed_vocabulary()
-    mark = len(await tokenizer.ids(f"time{LINE_MARK}time")) - 2
+    mark = len(await tokenizer.ids(words[0] + LINE_MARK + words[0])) - 2
     numbers = await _equal_numbers(tokenizer)
     vocabulary = Vocabulary(words, numbers, {}, mark, exact=True)
     if not await _adds_up(tokenizer, vocabulary, "prose"):
