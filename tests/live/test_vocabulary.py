@@ -118,7 +118,7 @@ def test_the_template_is_told_by_differences() -> None:
 
 
 class Silent(Family):
-    async def chat_tokens(self, chat: Chat) -> int | None:  # noqa: ARG002
+    async def chat_tokens(self, chat: Chat) -> int | None:
         return None
 
 
