@@ -61,13 +61,13 @@ class Stream:
             return
         self.writes += 1
         framed = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+        if tokens:
+            now = time.monotonic_ns()  # before the kernel has them, or a client could be earlier
+            for _ in range(tokens):
+                self.sent_ns.append(now)
         rest = self._sent_now(framed, transport)
         if rest:
             transport.write(rest)
-        if tokens:
-            now = time.monotonic_ns()
-            for _ in range(tokens):
-                self.sent_ns.append(now)
         if rest and transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self.reset()
 

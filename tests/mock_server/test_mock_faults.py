@@ -62,6 +62,11 @@ class Seen:
     exchange: Exchange
     truth: dict[str, Any]
 
+    def true_s(self, token: int) -> float:
+        """When a token's bytes were sent, in seconds after the request."""
+        sent_ns: int = self.truth["token_sent_ns"][token]
+        return (sent_ns - self.exchange.sent_ns) / 1e9
+
 
 def request(**device: object) -> Request:
     ask = Segment("ask", "user", "prose", "x", 5)
@@ -124,7 +129,7 @@ def success(seen: Seen) -> None:
     assert record.ok, record.error
     assert record.completion_tokens == TOKENS
     assert record.tokens_source == "usage"
-    assert near(record.ttft_s, FIRST_S), record.ttft_s
+    assert near(record.ttft_s, seen.true_s(0))
     assert seen.truth["completion_tokens"] == TOKENS
 
 
@@ -138,7 +143,7 @@ def plain_success(seen: Seen) -> None:
     """Every token had an event of its own, and the times are the true ones."""
     success(seen)
     assert seen.record.stream_events == TOKENS
-    assert near(seen.record.tpot_s, STEP_S)
+    assert near(seen.record.tpot_s, (seen.true_s(-1) - seen.true_s(0)) / (TOKENS - 1))
     sent_ns = seen.truth["token_sent_ns"]
     read_ns = [stamp for stamp, _ in seen.reading.token_events]
     late_ns = np.array(read_ns) - np.array(sent_ns)
@@ -158,7 +163,8 @@ def failed(kind: str, events: int | None = None, message: str = "") -> Check:
         assert message in (seen.record.error or "")
         if events is not None:
             assert (seen.record.stream_events or 0) == events
-            assert near(seen.record.ttft_s, FIRST_S) if events else seen.record.ttft_s is None
+            assert (seen.record.ttft_s is not None) == (events > 0)
+            assert not events or near(seen.record.ttft_s, seen.true_s(0))
 
     return check
 
@@ -168,13 +174,13 @@ def early_first_byte(seen: Seen) -> None:
     record = seen.record
     assert record.first_byte_s is not None
     assert record.sent_s is not None
-    assert record.first_byte_s - record.sent_s < FIRST_S / 2
+    assert record.first_byte_s - record.sent_s < seen.true_s(0) - FIRST_S / 2
 
 
 def split_channels(seen: Seen) -> None:
     success(seen)
     assert (seen.record.reasoning_tokens, seen.record.visible_tokens) == (5, 5)
-    assert near(seen.record.ttfv_s, FIRST_S + 5 * STEP_S)
+    assert near(seen.record.ttfv_s, seen.true_s(5))
 
 
 def only_thoughts(seen: Seen) -> None:
@@ -187,8 +193,9 @@ def five_an_event(seen: Seen) -> None:
     record = seen.record
     assert record.ok
     assert (record.stream_events, record.completion_tokens) == (2, TOKENS)
-    assert near(record.itl_mean_s, 5 * STEP_S)
-    assert near(record.tpot_s, STEP_S)
+    lump_s = seen.true_s(-1) - seen.true_s(0)
+    assert near(record.itl_mean_s, lump_s)
+    assert near(record.tpot_s, lump_s / 5)
 
 
 def no_rate(seen: Seen) -> None:
@@ -220,7 +227,9 @@ def half_prompt(seen: Seen) -> None:
 
 def long_gap(seen: Seen) -> None:
     success(seen)
-    assert near(seen.record.itl_max_s, 0.3)
+    gaps = np.diff(seen.truth["token_sent_ns"]) / 1e9
+    assert gaps.max() >= 0.25
+    assert near(seen.record.itl_max_s, gaps.max())
 
 
 def ended_at_mark(seen: Seen) -> None:
@@ -412,7 +421,6 @@ async def test_a_queue_lets_few_in() -> None:
         records = [read(exchange, clock)[0] for exchange in await asyncio.gather(*asked)]
     assert all(record.ok for record in records)
     waited = sorted(record.ttft_s or 0.0 for record in records)
-    assert near(waited[0], FIRST_S)
     one_s = FIRST_S + (TOKENS - 1) * STEP_S
     assert waited[2] >= FIRST_S + 2 * one_s - 0.01
 
