@@ -27,7 +27,8 @@ ROOMS: dict[str, set[str]] = {
     "roofline": {"catalog"},
     "box": {"roofline.pricer"},
     "crowd": set(),
-    "simulate": {"crowd", "box"},
+    "network": {"catalog"},
+    "simulate": {"crowd", "box", "network"},
     "live": {"crowd"},
     "journal": set(),
     "results": set(),
@@ -52,7 +53,7 @@ VALUES_MAY: dict[str, set[str]] = {
     "target": {"errors", "shipped", "toml_table", "redaction"},
 }
 
-PURE = {"box", "roofline"}
+PURE = {"box", "network", "roofline"}
 INPUT_OUTPUT = {
     "aiohttp", "asyncio", "http", "httptools", "httpx", "io", "os", "pathlib", "requests", "select",
     "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time",

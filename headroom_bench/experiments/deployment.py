@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headroom_bench.box import Box, context_per_slot
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.box_design import design_of
 from headroom_bench.target import ServerSpec, Target
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ DEFAULT_RUNTIME = "llama.cpp"
 DEFAULT_SLOTS = 4
 """llama.cpp's own default since 2026."""
 DEFAULT_CTX_PER_SLOT = 8192
-BATCH_TOKENS = 2048
-"""llama.cpp's n_batch: tokens of one pass, decodes and prompts together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,10 @@ def _ctx_per_slot(server: ServerSpec, slots: int) -> int:
     return context_per_slot(server.ctx, 1 if server.kv_unified else slots)
 
 
-def box_of(deployment: Deployment) -> Box:
-    """A fresh virtual box."""
-    return Box(deployment.pricer(), deployment.slots, deployment.ctx, BATCH_TOKENS)
+def box_of(deployment: Deployment, server: ServerSpec | None = None) -> Box:
+    """A fresh virtual box of the runtime's own design. `server`: what is told of its settings; None
+    where the deployment's slots and context are the server's own.
+
+    Raises UserError where no sequence fits into its memory.
+    """
+    return Box.of(deployment.pricer(), design_of(deployment, server))

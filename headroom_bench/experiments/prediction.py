@@ -10,9 +10,12 @@ from headroom_bench.experiments.bounds import time_by_bound
 from headroom_bench.experiments.deployment import box_of
 from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.verdict import Load
+from headroom_bench.network import Link, link_named
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
-from headroom_bench.simulate.world import Lengths, Naming, Path, SimulatedWorld
+from headroom_bench.simulate.ways import Path
+from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld
+from headroom_bench.target import ServerSpec
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -27,11 +30,16 @@ def predict_crowd(
     max_requests: int | None = None,
     lengths: Mapping[str, Lengths] | None = None,
     one_way_s: float = 0.0,
+    server: ServerSpec | None = None,
+    persona_links: bool = False,
 ) -> tuple[WorldOutcome, dict[str, list[float]]]:
     """Runs the crowd in virtual time.
 
     With `lengths` (from a measured run, by request id) every prompt and answer has its measured
-    length. Returns the outcome and every request's token times (seconds on the run's clock).
+    length. `server` is what is told of the server's settings (see `box_of`). With `persona_links`
+    people's own links act, which they do in simulations only.
+
+    Returns the outcome and every request's token times (seconds on the run's clock).
     """
     records: list[RequestRecord] = []
     token_times: dict[str, list[float]] = {}
@@ -40,9 +48,15 @@ def predict_crowd(
         records.append(record)
         token_times[record.request_id] = times
 
-    box = box_of(deployment)
+    box = box_of(deployment, server)
     world = SimulatedWorld(
-        box, naming, emit, path=Path(one_way_s), max_requests=max_requests, lengths=lengths
+        box,
+        naming,
+        emit,
+        path=Path(one_way_s),
+        links=links_of(crowd) if persona_links else None,
+        max_requests=max_requests,
+        lengths=lengths,
     )
     ended_s = world.run(crowd, duration_s)
     usage = box.usage
@@ -51,6 +65,15 @@ def predict_crowd(
         all_slots_share=usage.all_taken_s / ended_s if ended_s else None,
     )
     return WorldOutcome(records, load, explain(records, load, deployment)), token_times
+
+
+def links_of(crowd: Crowd) -> dict[str, Link]:
+    """Each persona's own link, where it names one. Raises UserError for an unknown name."""
+    return {
+        name: link_named(persona.link)
+        for name, persona in crowd.personas().items()
+        if persona.link is not None
+    }
 
 
 def explain(

@@ -47,6 +47,8 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         duration_s=options.duration_s,
         max_requests=options.max_requests,
         one_way_s=options.one_way_s,
+        server=target.server,
+        persona_links=True,
     )
     folder = RunFolder.create(options.out, f"{target.name}-simulated", crowd.name, datetime.now())
     writer = RecordWriter(folder)

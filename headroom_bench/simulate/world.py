@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
-from headroom_bench.box import Box, BoxRequest, Event
+from headroom_bench.box import POOL_EXHAUSTED, QUEUE_FULL, Box, BoxRequest, Event
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
 from headroom_bench.crowd.prompts import SharedTexts
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.measures import fill_timing, first_visible
+from headroom_bench.network import Link
 from headroom_bench.records import RequestRecord
 from headroom_bench.segments import Segment, total_tokens
 from headroom_bench.simulate.kernel import Kernel, Process, Wait
+from headroom_bench.simulate.ways import Path, Times, Ways
 
 Emit = Callable[[RequestRecord, list[float]], None]
 """Takes each finished record and its token times."""
@@ -29,13 +32,6 @@ class Lengths:
     completion_tokens: int | None
     reasoning_tokens: int | None
     e2e_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """The way to the box and back: a constant one-way delay each."""
-
-    one_way_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +50,25 @@ class _Asked:
     request: Request
     process: Process
     started_at: float
+    sent_at: float
+    """When its connection was open, and it went out."""
+    connect_s: float | None
     concurrent: int
     prompt_tokens: int
     reasoning_tokens: int
     reusable_tokens: int
     arrived: bool = False
+    streams: bool = False
+    """Its answer has begun and is not over."""
 
 
 class SimulatedWorld:
     """`World` in virtual time. One instance serves a whole crowd.
 
     With `lengths`, prompts and answers get the token counts measured there, by request id; a
-    person's life ends where the measurement has no more of it.
+    person's life ends where the measurement has no more of it. With `links`, by persona, these
+    people's requests and answers go over them; everybody else's over `path`. `event_tokens` are
+    streamed in one event.
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class SimulatedWorld:
         emit: Emit,
         *,
         path: Path | None = None,
+        links: Mapping[str, Link] | None = None,
+        event_tokens: int = 1,
         max_requests: int | None = None,
         lengths: Mapping[str, Lengths] | None = None,
     ) -> None:
@@ -82,7 +87,7 @@ class SimulatedWorld:
         self._kernel = Kernel()
         self._naming = naming
         self._emit = emit
-        self._one_way_s = (path or Path()).one_way_s
+        self._ways = Ways(box, path or Path(), links or {}, event_tokens)
         self._max_requests = max_requests
         self._lengths = lengths
         self._asked: dict[str, _Asked] = {}
@@ -153,7 +158,8 @@ class SimulatedWorld:
         for user in crowd.users():
             Process(live_as(self, user)).resume()
         while True:
-            agenda_at, box_at = kernel.next_at, box.next_event_at()
+            agenda_at = kernel.next_at
+            box_at = box.next_event_at(by=inf if agenda_at is None else agenda_at)
             if box_at is not None and (agenda_at is None or box_at <= agenda_at):
                 kernel.now = max(kernel.now, box_at)
                 for event in box.advance(box_at):
@@ -193,12 +199,16 @@ class SimulatedWorld:
             reasoning = measured.reasoning_tokens or 0
         now = self._kernel.now
         concurrent = len(self._asked) + 1
+        prompt_tokens = total_tokens(segments)
+        connect_s = self._ways.connect_s(request)
         asked = _Asked(
             request,
             process,
             now,
+            now + (connect_s or 0.0),
+            connect_s,
             concurrent,
-            total_tokens(segments),
+            prompt_tokens,
             reasoning,
             self._shared_texts.reusable_tokens(request),
         )
@@ -207,9 +217,15 @@ class SimulatedWorld:
             self._kernel.at(now + (measured.e2e_s or 0.0), self._fail_as_measured, asked)
             return
         wanted = BoxRequest(
-            request.request_id, segments, max_tokens, f"{request.request_id}/answer"
+            request.request_id,
+            segments,
+            max_tokens,
+            f"{request.request_id}/answer",
+            # Every round of a turn but the last calls a tool.
+            kind="tool_call" if request.round < request.rounds - 1 else "prose",
         )
-        self._kernel.at(now + self._one_way_s, self._arrive, wanted)
+        up_s = self._ways.up_s(request, prompt_tokens, now)
+        self._kernel.at(asked.sent_at + up_s, self._arrive, wanted)
         if request.patience_s is not None:
             self._kernel.at(now + request.patience_s, self._check_patience, asked)
 
@@ -220,24 +236,39 @@ class SimulatedWorld:
             self._box.submit(wanted, self._kernel.now)
 
     def _on_event(self, event: Event) -> None:
-        if event.kind not in ("finished", "rejected"):
-            return
         asked = self._asked.get(event.id)
-        if asked is not None:
-            self._kernel.at(event.at + self._one_way_s, self._deliver, (asked, event))
+        if asked is None:
+            return
+        if event.kind == "first_token":
+            self._stream(asked, True)
+        elif event.kind in ("finished", "rejected"):
+            self._stream(asked, False)
+            given = self._box.token_times(event.id)
+            times = self._ways.down(asked.request, given, whole=True)
+            end_s = event.at + self._ways.down_s(asked.request)
+            if event.kind == "finished":  # an error may overtake tokens, an end comes with the last
+                end_s = float(times[-1])
+            self._kernel.at(end_s, self._deliver, (asked, event, times.tolist()))
 
-    def _deliver(self, delivered: tuple[_Asked, Event]) -> None:
-        asked, event = delivered
+    def _stream(self, asked: _Asked, streams: bool) -> None:
+        """`asked`'s answer begins to come, or comes no more."""
+        if asked.streams != streams:
+            asked.streams = streams
+            self._ways.stream(asked.request, 1 if streams else -1, self._kernel.now)
+
+    def _deliver(self, delivered: tuple[_Asked, Event, list[float]]) -> None:
+        asked, event, times = delivered
         if self._asked.get(event.id) is not asked:  # given up on while this was on its way
             return
         record = self._record(asked)
-        times = (self._box.token_times(event.id) + self._one_way_s).tolist()
         if event.kind == "rejected":
-            record.error_kind, record.error = "context_exceeded", f"{event.n} tokens do not fit"
+            times = [at for at in times if at <= self._kernel.now]
+            record.error_kind, record.error = _refusal(event)
         else:
+            served = self._box.served(event.id)
             record.ok = True
             record.finish_reason = "length"
-            record.truncated = event.reason == "length"
+            record.truncated = event.reason == "length" or served.cut_tokens > 0
         self._fill(record, asked, times)
         self._end(asked, record, times)
 
@@ -254,6 +285,7 @@ class SimulatedWorld:
             self._kernel.at(due_s, self._check_patience, asked)
             return
         self._box.cancel(request_id, now)
+        self._stream(asked, False)
         record = self._record(asked)
         record.error_kind = "abandoned"
         record.error = f"nothing arrived for {patience_s:g} s"
@@ -266,7 +298,8 @@ class SimulatedWorld:
             return []
         for event in self._box.advance(now):  # it may be in the middle of a leap
             self._on_event(event)
-        times = self._box.token_times(asked.request.request_id) + self._one_way_s
+        given = self._box.token_times(asked.request.request_id)
+        times: Times = self._ways.down(asked.request, given, whole=False)
         arrived: list[float] = times[times <= now].tolist()
         return arrived
 
@@ -282,7 +315,7 @@ class SimulatedWorld:
         self._box.forget(asked.request.request_id)
         self._ended_s = self._kernel.now
         self._emit(record, times)
-        sent_s, device = asked.started_at, asked.request.device
+        sent_s, device = asked.sent_at, asked.request.device
         seen = None if record.ttfv_s is None else sent_s + record.ttfv_s - device.before_s
         asked.process.resume(
             Answer(
@@ -311,7 +344,8 @@ class SimulatedWorld:
             target=naming.target,
             model=naming.model,
             started_at_s=asked.started_at,
-            sent_s=asked.started_at,
+            sent_s=asked.sent_at,
+            connect_s=asked.connect_s,
             concurrent_at_start=asked.concurrent,
             turn_rounds=request.rounds,
             asked_tokens=request.max_tokens,
@@ -323,7 +357,7 @@ class SimulatedWorld:
         """Counts and times, as a client at the end of the path sees them."""
         now = self._kernel.now
         record.end_s = now
-        record.e2e_s = now - asked.started_at
+        record.e2e_s = now - asked.sent_at
         record.completion_tokens = len(times)
         record.reasoning_tokens = min(asked.reasoning_tokens, len(times))
         record.visible_tokens = len(times) - record.reasoning_tokens
@@ -332,26 +366,42 @@ class SimulatedWorld:
             served = self._box.served(record.request_id)
             record.cached_tokens = served.cached_tokens
             record.server_queue_s = served.queue_s
-            _fill_server_times(record, served.admitted_at, times, self._one_way_s)
+            record.prompt_tokens = served.prompt_tokens if record.ok else asked.prompt_tokens
+            if served.drafted:
+                record.draft_tokens, record.accepted_tokens = served.drafted, served.accepted
+            given = self._box.token_times(record.request_id)[: len(times)].tolist()
+            _fill_server_times(record, served.admitted_at, given)
+            if times and served.first_token_at is not None:
+                server_s = served.first_token_at - served.submitted_at
+                record.network_s = times[0] - asked.sent_at - server_s
         if not times:
             return
-        record.context_depth_tokens = asked.prompt_tokens
-        record.network_s = 2 * self._one_way_s
+        record.context_depth_tokens = record.prompt_tokens
         record.first_byte_s = times[0]
-        fill_timing(record, asked.started_at, times, first_event_tokens=1)
+        fill_timing(record, asked.sent_at, times, first_event_tokens=1)
         device = asked.request.device
         shown = times if device.shows_reasoning else times[record.reasoning_tokens :]
         seen = first_visible(shown, now, buffer_tokens=device.buffer_tokens, whole=device.whole)
         if seen is not None:
-            record.ttfv_s = seen - asked.started_at + device.before_s + device.after_s
+            record.ttfv_s = seen - asked.sent_at + device.before_s + device.after_s
+
+
+def _refusal(event: Event) -> tuple[str, str]:
+    """Kind and words of what a person sees of a rejection."""
+    if event.reason == QUEUE_FULL:
+        return "server_busy", "as many requests as may wait are waiting"
+    if event.reason == POOL_EXHAUSTED:
+        return "server_error", "the memory that all requests share ran out"
+    return "context_exceeded", f"{event.n} tokens do not fit"
 
 
 def _fill_server_times(
-    record: RequestRecord, admitted_at: float | None, times: list[float], one_way_s: float
+    record: RequestRecord, admitted_at: float | None, times: list[float]
 ) -> None:
+    """`times` are the box's own."""
     if admitted_at is None or not times:
         return
-    record.server_prefill_s = times[0] - one_way_s - admitted_at
+    record.server_prefill_s = times[0] - admitted_at
     evaluated = (record.prompt_tokens or 0) - (record.cached_tokens or 0)
     if record.server_prefill_s > 0:
         record.server_prefill_tok_s = evaluated / record.server_prefill_s

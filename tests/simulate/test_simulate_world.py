@@ -22,7 +22,8 @@ from headroom_bench.crowd.persona import Persona
 from headroom_bench.crowd.world import Device
 from headroom_bench.records import RequestRecord
 from headroom_bench.roofline.pricer import Batch
-from headroom_bench.simulate.world import Lengths, Naming, Path, SimulatedWorld
+from headroom_bench.simulate.ways import Path
+from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -1,0 +1,189 @@
+"""What a runtime does by default, as a design of the virtual box.
+
+Numbers are the catalogue's where it has them (`catalog/data/runtimes.json`, with their sources);
+rules that depend on the box's memory are written out here as the same entries tell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headroom_bench.box import BoxDesign, context_per_slot
+from headroom_bench.box.design import MemoryKind, Rewind
+from headroom_bench.errors import UserError
+from headroom_bench.target import ServerSpec
+
+if TYPE_CHECKING:
+    from headroom_bench.catalog import Hardware
+    from headroom_bench.roofline.deployment import Deployment
+
+LM_STUDIO_CTX = 4096
+GIB = 2**30
+MIB = 2**20
+LARGE_GPU_GIB = 70
+"""From here on vLLM takes larger batches (get_batch_defaults)."""
+SGLANG_STATIC_SHARE = 0.85
+"""mem_fraction_static is computed at start, about 0.80 to 0.90: the middle."""
+
+
+def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDesign:
+    """How the deployment's runtime serves. `server`: what is told of its settings; without it the
+    deployment's own slots and context count as told.
+
+    Raises UserError where the memory holds no sequence of the context asked for.
+    """
+    told = server or ServerSpec(slots=deployment.slots)
+    kind = _kind(deployment.runtime.design, told)
+    if server is None:
+        each = deployment.ctx * (deployment.slots if kind == "split_slots" else 1)
+        told = replace(told, ctx=each)
+    if kind == "paged":
+        return _paged(deployment, told)
+    if kind == "dynamic_batch":
+        return _dynamic(deployment, told)
+    return _slots(deployment, told, kind)
+
+
+def _kind(default: str, told: ServerSpec) -> MemoryKind:
+    """llama.cpp unifies its slots unless their number is given (`-np`) without `-kvu`."""
+    if default == "paged" or default == "dynamic_batch":
+        return default  # type: ignore[return-value]
+    if told.kv_unified is not None:
+        return "unified_slots" if told.kv_unified else "split_slots"
+    unified = default == "unified_slots" and told.slots is None
+    return "unified_slots" if unified else "split_slots"
+
+
+def _slots(deployment: Deployment, told: ServerSpec, kind: MemoryKind) -> BoxDesign:
+    defaults, ollama = deployment.runtime.defaults, deployment.runtime.id == "ollama"
+    parallel = told.slots or _number(defaults, "num_parallel", 4)
+    if told.ctx is None:
+        ctx = _default_ctx(deployment, parallel)
+    elif kind == "unified_slots" or ollama:  # Ollama: num_ctx is each slot's own
+        ctx = told.ctx if kind == "unified_slots" else context_per_slot(told.ctx, parallel)
+    else:
+        ctx = context_per_slot(told.ctx, parallel)
+    batch = _ollama_batch(ctx) if ollama else _number(defaults, "batch", 2048)
+    cache_bytes = _number(defaults, "cache_ram_mib", 8192) * MIB
+    return BoxDesign(
+        memory=kind,
+        ctx=ctx,
+        parallel=parallel,
+        pool_tokens=ctx if kind == "unified_slots" else None,
+        batch_tokens=batch,
+        rewind=_rewind(deployment, "checkpoints"),
+        host_tokens=int(cache_bytes // _token_bytes(deployment, ctx)),
+        overflow="cut" if ollama else "reject",
+        max_queue=_number(defaults, "max_queue", 512) if ollama else None,
+    )
+
+
+def _paged(deployment: Deployment, told: ServerSpec) -> BoxDesign:
+    runtime, defaults = deployment.runtime, deployment.runtime.defaults
+    large = deployment.hardware.memory_gb * 1e9 >= LARGE_GPU_GIB * GIB
+    share = {
+        "vllm": _fraction(defaults, "gpu_memory_utilization", 0.92),
+        "tensorrt-llm": _fraction(defaults, "free_gpu_memory_fraction", 0.9),
+    }.get(runtime.id, SGLANG_STATIC_SHARE)
+    page = _number(defaults, "kv_block_size", _number(defaults, "tokens_per_block", 1))
+    longest = told.ctx or deployment.model.max_context or deployment.ctx
+    pool = _pool_tokens(deployment, share, longest)
+    if pool // page < 1 or (told.ctx is not None and pool // page * page < told.ctx):
+        raise UserError(
+            f"{deployment.model.name} on {deployment.hardware.name}: the cache would hold {pool} "
+            f"tokens, fewer than one sequence of {longest}; give a smaller --ctx"
+        )
+    budget = {"vllm": 8192 if large else 2048, "sglang": _sglang_chunk(deployment.hardware)}
+    hybrid = deployment.kv().state > 0
+    return BoxDesign(
+        memory="paged",
+        ctx=min(longest, pool // page * page),
+        parallel=told.slots or (1024 if large and runtime.id == "vllm" else 256),
+        pool_tokens=pool,
+        page_tokens=page,
+        reserve_answer=runtime.id == "tensorrt-llm",
+        batch_tokens=budget.get(runtime.id, _number(defaults, "max_num_tokens", 8192)),
+        mixed=runtime.id != "sglang",
+        prefix_cache=not hybrid,  # a recurrent state is good at one place only
+        counts_answer=runtime.id == "vllm",
+    )
+
+
+def _dynamic(deployment: Deployment, told: ServerSpec) -> BoxDesign:
+    defaults = deployment.runtime.defaults
+    step = _number(defaults, "prefill_step_size", 2048)
+    prompts = _number(defaults, "prompt_concurrency", 8)
+    longest = told.ctx or deployment.model.max_context or deployment.ctx
+    pool = _pool_tokens(deployment, 1.0, longest)
+    # A draft model makes every request run alone.
+    parallel = 1 if told.draft else told.slots or _number(defaults, "decode_concurrency", 32)
+    return BoxDesign(
+        memory="dynamic_batch",
+        ctx=max(1, min(longest, pool)),
+        parallel=parallel,
+        pool_tokens=max(1, pool),
+        batch_tokens=step * prompts,
+        chunk_tokens=step,
+        prompts_a_pass=prompts,
+        mixed=False,
+        cached_prompts=_number(defaults, "prompt_cache_entries", 10),
+        rewind=_rewind(deployment, "extend"),
+    )
+
+
+def _rewind(deployment: Deployment, otherwise: Rewind) -> Rewind:
+    """Caches with windows or recurrent states cannot be cut back to any token."""
+    kv = deployment.kv()
+    return otherwise if kv.window_tokens is not None or kv.state else "any"
+
+
+def _default_ctx(deployment: Deployment, parallel: int) -> int:
+    """Tokens of one slot where none are given: by the runtime, and no more than fit."""
+    from headroom_bench.roofline.memory import fit
+
+    trained = deployment.model.max_context or deployment.ctx
+    memory = deployment.hardware.memory_gb * 1e9
+    if deployment.runtime.id == "lm-studio":
+        return min(LM_STUDIO_CTX, trained)
+    if deployment.runtime.id == "ollama":
+        by_memory = 4096 if memory < 23 * GIB else 32_768 if memory < 47 * GIB else 262_144
+        return min(by_memory, trained)
+    room = fit(deployment).max_context_tokens * deployment.slots // max(parallel, 1)
+    return max(min(room * parallel, trained), 4096)  # --fit's own minimum
+
+
+def _ollama_batch(ctx: int) -> int:
+    return 512 if ctx <= 4096 else 1024 if ctx <= 32_768 else 2048
+
+
+def _sglang_chunk(hardware: Hardware) -> int:
+    gib = hardware.memory_gb * 1e9 / GIB
+    return 2048 if gib < 20 else 4096 if gib < 60 else 8192 if gib < 160 else 16_384
+
+
+def _token_bytes(deployment: Deployment, ctx: int) -> float:
+    """Cache of one token, on the average of a full sequence."""
+    from headroom_bench.roofline.memory import kv_gb
+
+    return max(kv_gb(deployment, 1, ctx) * 1e9 / ctx, 1.0)
+
+
+def _pool_tokens(deployment: Deployment, share: float, ctx: int) -> int:
+    """Tokens that fit into `share` of the memory beside the weights."""
+    from headroom_bench.roofline.memory import OVERHEAD_GB
+
+    memory = min(deployment.hardware.memory_gb * share, deployment.hardware.usable_memory_gb)
+    free = memory * 1e9 - deployment.weights().total - OVERHEAD_GB * 1e9
+    return max(int(free // _token_bytes(deployment, ctx)), 0)
+
+
+def _number(defaults: Mapping[str, Any], name: str, otherwise: int) -> int:
+    value = defaults.get(name)
+    return value if isinstance(value, int) and value > 0 else otherwise
+
+
+def _fraction(defaults: Mapping[str, Any], name: str, otherwise: float) -> float:
+    value = defaults.get(name)
+    return float(value) if isinstance(value, int | float) else otherwise

@@ -1,0 +1,147 @@
+"""One kind of path: what happens to the bytes of a request and to the events of its answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headroom_bench.network.airtime import Airtime
+
+Times = NDArray[np.float64]
+Resend = Literal["tcp", "radio", "application", "none"]
+"""Who sends a lost packet again. tcp: after a timeout, and all that follows waits. radio: at once,
+for the airtime. application: after a round trip and the airtime. none: nothing is lost."""
+
+INITIAL_WINDOW_SEGMENTS = 10
+"""RFC 6928."""
+MIN_RTO_S = 0.2
+"""Linux: a retransmission timeout is the round trip and at least this much more (RFC 6298 with
+Linux's minimum). The Headroom article: "about a round trip plus 200 ms"."""
+TCP_ROUND_TRIPS = 1
+TLS_ROUND_TRIPS = 1
+"""TLS 1.3 (RFC 8446)."""
+EVENT_BYTES = 252
+"""One streamed event: a chat.completion.chunk of 230 bytes (160 to 330, estimated) in a TLS record
+(22 bytes)."""
+MORE_TOKEN_BYTES = 5
+"""What each further token adds to an event that carries several."""
+TOKEN_BYTES = 4.5
+"""A prompt's bytes a token, as JSON."""
+REQUEST_BYTES = 600
+"""HTTP headers, model and options around a prompt (an estimate)."""
+MOST_RESENDS = 7
+"""Of a Wi-Fi frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One path. Times in seconds, rates in bytes a second, one way alike in both directions."""
+
+    name: str
+    rtt_s: float
+    jitter_s: float
+    """Mean of what a round trip takes beyond `rtt_s`."""
+    loss: float
+    """Share of packets that are lost before they are sent again."""
+    up_bytes_s: float
+    down_bytes_s: float
+    packet_bytes: int
+    """Most payload of one packet."""
+    overhead_bytes: int
+    """Headers of each packet."""
+    resend: Resend
+    shared: bool
+    """All clients' frames wait for one another."""
+    airtime: Airtime
+    duty_cycle: float = 1.0
+    """Share of the time that a sender may be on the air."""
+
+    @property
+    def one_way_s(self) -> float:
+        return self.rtt_s / 2
+
+    def connect_s(self) -> float:
+        """Until a new connection can carry a request: TCP, then TLS 1.3. Nothing where there is no
+        TCP."""
+        if self.resend == "application":
+            return 0.0
+        return (TCP_ROUND_TRIPS + TLS_ROUND_TRIPS) * self.rtt_s
+
+    def packets(self, payload_bytes: int) -> int:
+        return max(1, -(-payload_bytes // self.packet_bytes))
+
+    def frame_s(self, payload_bytes: int) -> float:
+        """Airtime of a message's frames: with those sent again at the radio, and the rests that a
+        duty cycle asks for."""
+        whole, rest = divmod(payload_bytes, self.packet_bytes)
+        seconds = whole * self.airtime(self.packet_bytes + self.overhead_bytes)
+        if rest or not whole:
+            seconds += self.airtime(rest + self.overhead_bytes)
+        if self.resend == "radio":
+            seconds *= sum(self.loss**k for k in range(MOST_RESENDS + 1))
+        return seconds / self.duty_cycle
+
+    def upload_s(self, payload_bytes: int, key: str) -> float:
+        """From sending a request until its last byte is at the server, no other client there.
+
+        TCP's first window is 10 packets and doubles each round trip (RFC 6928); beyond it the rate
+        counts. A lost packet is sent again as in `arrivals`.
+        """
+        packets = self.packets(payload_bytes)
+        size = payload_bytes + packets * self.overhead_bytes
+        seconds = self.one_way_s + self._send_s(size, self.up_bytes_s, payload_bytes)
+        if self.resend in ("tcp", "none") and packets > INITIAL_WINDOW_SEGMENTS:
+            rounds = math.ceil(math.log2(packets / INITIAL_WINDOW_SEGMENTS + 1))
+            seconds += (rounds - 1) * self.rtt_s
+        late = self._late(np.zeros(packets), f"{key}/up", payload_bytes)
+        return seconds + float(late.max())
+
+    def arrivals(self, sent: Times, event_bytes: int, key: str) -> Times:
+        """When events sent at `sent` (ascending) arrive, in order. Shapes (n,).
+
+        A pure function of its arguments: with more events, the first ones arrive as before.
+        """
+        if not len(sent):
+            return sent
+        size = event_bytes + self.packets(event_bytes) * self.overhead_bytes
+        travel = self.one_way_s + self._send_s(size, self.down_bytes_s, event_bytes)
+        late = self._late(sent, f"{key}/down", event_bytes)
+        arrived: Times = np.maximum.accumulate(sent + travel + late)
+        return arrived
+
+    def _send_s(self, size: int, rate: float, payload_bytes: int) -> float:
+        return self.frame_s(payload_bytes) if self.shared else size / rate
+
+    def _late(self, sent: Times, key: str, payload_bytes: int) -> Times:
+        """What jitter and loss add to each packet."""
+        count = len(sent)
+        late = np.zeros(count)
+        if self.jitter_s:
+            late += _draws(f"{key}/jitter").exponential(self.jitter_s / 2, count)
+        if self.loss and self.resend in ("tcp", "application"):
+            # The n-th time it is lost in a row comes with chance loss^n, and waits twice as long.
+            u = _draws(f"{key}/loss").random(count)
+            lost = np.zeros(count)
+            chance = self.loss
+            for _ in range(MOST_RESENDS):
+                lost += u < chance
+                chance *= self.loss
+            late += self.resend_s(payload_bytes) * (2.0**lost - 1)
+        return late
+
+    def resend_s(self, payload_bytes: int) -> float:
+        """How much later a packet comes that was lost once."""
+        if self.resend == "tcp":
+            return self.rtt_s + max(MIN_RTO_S, 4 * self.jitter_s)
+        return self.rtt_s + self.frame_s(payload_bytes)
+
+
+def _draws(key: str) -> np.random.Generator:
+    """The same numbers for the same key, everywhere."""
+    seed = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little")
+    return np.random.Generator(np.random.PCG64(seed))

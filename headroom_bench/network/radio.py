@@ -1,0 +1,72 @@
+"""A shared radio as a fluid queue: all clients' frames wait in one line.
+
+Between two changes its load is constant: frames a second, airtime of each. What is kept is one
+line a change, so the cost grows with requests and not with frames. A frame waits for the backlog
+(airtime offered beyond what there is), for its share of the frames that one pass of the server
+sends together, and for what came by chance: M/D/1, rho D / (2 (1 - rho)).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.float64]
+
+
+class Radio:
+    """One medium's past. Times in seconds, ascending from call to call."""
+
+    __slots__ = ("_at", "_backlog", "_backlogs", "_loads", "_means", "_starts")
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._backlog = 0.0  # seconds of airtime that wait at `_at`
+        # One stretch for each change: when it began, backlog then, load, mean wait beyond backlog.
+        self._starts = [0.0]
+        self._backlogs = [0.0]
+        self._loads = [0.0]
+        self._means = [0.0]
+
+    def carry(self, until: float, frames: float, airtime_s: float, together: float = 1.0) -> None:
+        """Since the last call `frames` frames were offered, evenly spread up to `until`, each of
+        `airtime_s`, `together` of them at a time. Nothing happens where no time has passed."""
+        length = until - self._at
+        if length <= 0:
+            return
+        load = frames * airtime_s / length
+        burst = max(together - 1.0, 0.0) / 2 * airtime_s if frames else 0.0
+        chance = load * airtime_s / (2 * (1 - load)) if load < 1 else 0.0
+        # Towards a load of 1 the formula grows without limit; within a stretch no more can wait
+        # than has come.
+        mean = burst + min(chance, load * length / 2)
+        self._starts.append(self._at)
+        self._backlogs.append(self._backlog)
+        self._loads.append(load)
+        self._means.append(mean)
+        self._backlog = max(0.0, self._backlog + (load - 1.0) * length)
+        self._at = until
+
+    def burst(self, airtime_s: float) -> float:
+        """Frames of so much airtime come at once, now. Returns what they wait before them."""
+        waits = self._backlog
+        self._backlog += airtime_s
+        return waits
+
+    def waits(self, at: Times) -> Times:
+        """How long frames that came at `at` waited. Shape (n,); moments up to the last `carry`."""
+        stretch = np.searchsorted(np.array(self._starts), at, side="right") - 1
+        since = at - np.array(self._starts)[stretch]
+        slope = np.array(self._loads)[stretch] - 1.0
+        backlog = np.maximum(np.array(self._backlogs)[stretch] + slope * since, 0.0)
+        waits: Times = backlog + np.array(self._means)[stretch]
+        return waits
+
+    def forget_before(self, at: float) -> None:
+        """Nobody will ask about moments before `at`."""
+        first = max(bisect_right(self._starts, at) - 1, 0)
+        if first > 256:
+            for kept in (self._starts, self._backlogs, self._loads, self._means):
+                del kept[:first]

@@ -1,0 +1,140 @@
+"""The way between each person and the box: a constant delay, or a link with its radio.
+
+What a shared radio carried is told by the box's own count of tokens: between two changes every
+stream gets the same tokens a second, so a radio's frames are its streams' share of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headroom_bench.box import Box
+from headroom_bench.crowd.world import Request
+from headroom_bench.network import (
+    EVENT_BYTES,
+    MORE_TOKEN_BYTES,
+    REQUEST_BYTES,
+    TOKEN_BYTES,
+    Link,
+    Radio,
+)
+
+Times = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The way to the box and back: a constant one-way delay each."""
+
+    one_way_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Medium:
+    """A shared link's radio, and how many answers stream over it now."""
+
+    radio: Radio
+    frame_s: float
+    streams: int = 0
+
+
+class Ways:
+    """Everybody's way. `links` are by persona; who has none has the constant delay of `path`.
+
+    `event_tokens`: tokens of one streamed event, the first token always being one of its own.
+    """
+
+    def __init__(
+        self, box: Box, path: Path, links: Mapping[str, Link], event_tokens: int = 1
+    ) -> None:
+        self._box = box
+        self._one_way_s = path.one_way_s
+        self._links = dict(links)
+        self._event_tokens = event_tokens
+        self._event_bytes = EVENT_BYTES + MORE_TOKEN_BYTES * (event_tokens - 1)
+        shared = {link.name: link for link in self._links.values() if link.shared}
+        self._media = {
+            name: _Medium(Radio(), link.frame_s(self._event_bytes)) for name, link in shared.items()
+        }
+        self.shared = bool(self._media)
+        """Some share a radio, so beginnings and ends of streams must be told."""
+        self._streams = 0
+        self._tokens = 0
+        self._connected: set[tuple[str, int]] = set()
+
+    def connect_s(self, request: Request) -> float | None:
+        """Opening the person's connection, which is kept for later requests; None without a link,
+        where it is not known."""
+        link = self._links.get(request.persona)
+        person = (request.persona, request.user)
+        if link is None:
+            return None
+        if person in self._connected:
+            return 0.0
+        self._connected.add(person)
+        return link.connect_s()
+
+    def up_s(self, request: Request, prompt_tokens: int, sent_at: float) -> float:
+        """From sending a request until the box has it."""
+        link = self._links.get(request.persona)
+        if link is None:
+            return self._one_way_s
+        size = REQUEST_BYTES + round(prompt_tokens * TOKEN_BYTES)
+        seconds = link.upload_s(size, request.request_id)
+        if link.shared:
+            self._account(sent_at)
+            seconds += self._media[link.name].radio.burst(link.frame_s(size))
+        return seconds
+
+    def down_s(self, request: Request) -> float:
+        """For a message that carries no token: an error."""
+        link = self._links.get(request.persona)
+        return self._one_way_s if link is None else link.one_way_s
+
+    def stream(self, request: Request, change: int, at: float) -> None:
+        """One answer more (or less, -1) streams to the person from now on."""
+        if not self.shared:
+            return
+        self._account(at)
+        self._streams += change
+        link = self._links.get(request.persona)
+        if link is not None and link.shared:
+            medium = self._media[link.name]
+            medium.streams += change
+            if change > 0:
+                medium.radio.burst(medium.frame_s)
+
+    def down(self, request: Request, sent: Times, *, whole: bool) -> Times:
+        """When tokens that the box gave at `sent` (up to now) are with the person. Without `whole`
+        more are to come, and those that wait for their event are left out."""
+        link = self._links.get(request.persona)
+        if link is None or not len(sent):
+            return sent + self._one_way_s
+        ends = _event_ends(len(sent), self._event_tokens, whole=whole)
+        events, place = np.unique(ends, return_inverse=True)
+        at = sent[events]
+        if link.shared:
+            at = at + self._media[link.name].radio.waits(at)
+            at = np.maximum.accumulate(at)
+        arrived: Times = link.arrivals(at, self._event_bytes, request.request_id)[place]
+        return arrived
+
+    def _account(self, now: float) -> None:
+        """Tell the radios what they carried since the last change."""
+        tokens = self._box.usage.decode_tokens
+        each = (tokens - self._tokens) / self._streams if self._streams else 0.0
+        self._tokens = tokens
+        for medium in self._media.values():
+            events = each * medium.streams / self._event_tokens
+            together = medium.streams / self._event_tokens
+            medium.radio.carry(now, events, medium.frame_s, together)
+
+
+def _event_ends(count: int, tokens: int, *, whole: bool) -> NDArray[np.intp]:
+    """For each token the last one of its event; the last event may be short. Shape (<= count,)."""
+    ends = -(-np.arange(count) // tokens) * tokens
+    return np.minimum(ends, count - 1) if whole else ends[ends < count]

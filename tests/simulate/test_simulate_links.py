@@ -1,0 +1,153 @@
+"""People over their own links: what the documents say of radios, satellites and connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from crowd_people import ASK, crowd, fixed, persona
+from numpy.typing import NDArray
+
+from headroom_bench.box import Box
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.network import Link, link_named
+from headroom_bench.records import RequestRecord
+from headroom_bench.roofline.pricer import Batch
+from headroom_bench.simulate.world import Naming, SimulatedWorld
+
+
+@dataclass
+class FlatPricer:
+    """A pass takes the same time whatever it carries."""
+
+    window: int | None = None
+
+    def pass_s(self, batch: Batch) -> float:
+        return 0.03
+
+    def passes_s(self, batch: Batch, k: int) -> NDArray[np.float64]:
+        return np.full(k, 0.03)
+
+
+def live(
+    people: Crowd, links: dict[str, Link], *, requests: int, event_tokens: int = 1, slots: int = 64
+) -> tuple[list[RequestRecord], dict[str, list[float]]]:
+    records: list[RequestRecord] = []
+    times: dict[str, list[float]] = {}
+
+    def emit(record: RequestRecord, token_times: list[float]) -> None:
+        records.append(record)
+        times[record.request_id] = token_times
+
+    box = Box(FlatPricer(), slots, 100_000)
+    world = SimulatedWorld(
+        box,
+        Naming("run", "mock"),
+        emit,
+        links=links,
+        max_requests=requests,
+        event_tokens=event_tokens,
+    )
+    world.run(people, None)
+    return records, times
+
+
+def asker(output: int = 200, **changes: object) -> object:
+    return persona(
+        segments=(replace(ASK, tokens=fixed(50)),), output=fixed(output), think_s=fixed(1),
+        turns=fixed(1), single_request=True, **changes,
+    )  # fmt: skip
+
+
+def quiet(name: str) -> Link:
+    return replace(link_named(name), jitter_s=0.0)
+
+
+def test_a_connection_is_opened_once_and_its_round_trips_stand_apart() -> None:
+    one = asker(output=20)
+    link = replace(quiet("internet-transatlantic"), loss=0.0)
+    records, times = live(crowd((one, 1)), {one.name: link}, requests=3)
+    assert [record.connect_s for record in records] == [2 * link.rtt_s, 0.0, 0.0]
+    for record in records:
+        assert record.sent_s == pytest.approx(record.started_at_s + record.connect_s)
+        assert record.network_s == pytest.approx(link.rtt_s, abs=0.001)
+        assert record.ttft_s == pytest.approx(link.rtt_s + 0.03, abs=0.001)
+        assert times[record.request_id][0] == pytest.approx(record.sent_s + record.ttft_s)
+        assert record.server_prefill_s == pytest.approx(0.03)
+
+
+def test_people_without_a_link_are_as_near_as_before() -> None:
+    one = asker(output=5)
+    records, _ = live(crowd((one, 2)), {}, requests=4)
+    assert {record.connect_s for record in records} == {None}
+    assert all(record.ttft_s == pytest.approx(0.03) for record in records)
+
+
+def mean_wait(people: int, event_tokens: int, link: Link) -> float:
+    """How much later than over a wire of one's own tokens come, on the mean, in seconds."""
+    one = asker(output=300)
+    own = replace(link, shared=False)
+    late = []
+    for way in (link, own):
+        _, times = live(
+            crowd((one, people)), {one.name: way}, requests=people, event_tokens=event_tokens
+        )
+        late.append(np.mean([np.mean(arrived) for arrived in times.values()]))
+    return float(late[0] - late[1])
+
+
+def test_fifty_streaming_clients_on_one_wifi_feel_each_other() -> None:
+    """Headroom: one event a token to 50 clients multiplies the airtime of a frame; batched events
+    carry the same text in a fifth of the frames."""
+    link = replace(quiet("wifi-crowded"), loss=0.0)
+    alone, fifty = mean_wait(1, 1, link), mean_wait(50, 1, link)
+    frame_s = link.frame_s(252)
+    assert alone < 2 * frame_s
+    # 50 frames of 0.45 ms in each pass of 30 ms: load 0.75, and on the mean half of them before.
+    assert fifty > 20 * frame_s
+    assert fifty - alone > 0.01
+    batched = mean_wait(50, 5, link)
+    assert fifty - batched > 20 * frame_s / 1.3
+
+
+def test_too_many_streams_for_a_radio_fall_behind_without_end() -> None:
+    link = replace(quiet("wifi-crowded"), loss=0.0)
+    people = 90  # 90 frames of 0.45 ms in 30 ms: more than there is
+    one = asker(output=300)
+    _, times = live(crowd((one, people)), {one.name: link}, requests=people, slots=people)
+    arrived = next(iter(times.values()))
+    decode_s = arrived[-1] - arrived[0]
+    needed_s = 299 * people * link.frame_s(252)
+    assert decode_s == pytest.approx(needed_s, rel=0.1)
+    assert decode_s > 299 * 0.03 * 1.2
+
+
+def test_a_satellite_under_loss_feels_worse_than_its_latency() -> None:
+    one = asker(output=300)
+    lossy = quiet("geo-satellite")
+    stalls = {}
+    for name, link in (("lossy", lossy), ("clean", replace(lossy, loss=0.0))):
+        records, _ = live(crowd((one, 5)), {one.name: link}, requests=20)
+        stalls[name] = max(record.itl_max_s or 0.0 for record in records)
+        assert all((record.ttft_s or 0.0) > lossy.rtt_s for record in records)
+    assert stalls["clean"] < 0.1
+    assert stalls["lossy"] > lossy.rtt_s
+
+
+def test_patience_counts_what_has_arrived_over_the_link() -> None:
+    one = asker(output=400, patience_s=0.5)
+    link = replace(quiet("geo-satellite"), loss=0.0)
+    records, _ = live(crowd((one, 1)), {one.name: link}, requests=1)
+    assert records[0].error_kind == "abandoned"  # the first byte takes 0.65 s
+    patient = asker(output=400, patience_s=3.0)
+    records, times = live(crowd((patient, 1)), {patient.name: link}, requests=1)
+    assert records[0].ok
+    assert len(times[records[0].request_id]) == 400
+
+
+def test_the_same_crowd_lives_the_same_life_twice() -> None:
+    one = asker(output=50)
+    link = link_named("wifi6")
+    lives = [live(crowd((one, 10)), {one.name: link}, requests=60) for _ in range(2)]
+    assert lives[0][1] == lives[1][1]
