@@ -74,8 +74,6 @@ def predict(
     as_json: flags.Json = False,
 ) -> int:
     """Predict memory, prefill, first token and decoding of a model on a box; no server needed."""
-    if grid is not None:
-        return _grid(grid, as_json)
     words = {
         "hardware": hardware, "model": model, "quant": quant, "runtime": runtime,
         "backend": backend, "build": build, "context": context, "prompt": prompt,
@@ -84,10 +82,15 @@ def predict(
         "acceptance_rate": _text(acceptance_rate), "swa_full": _text(swa_full),
         "kv_unified": _text(kv_unified), "identical": _text(identical),
     }  # fmt: skip
-    missing = [f"--{name}" for name in ("hardware", "model") if not words[name]]
+    given = {name: word for name, word in words.items() if word}
+    if grid is not None:
+        if vs or patience or by:
+            raise UserError("--grid answers its rows alone; leave out --vs, --patience and --by")
+        return _grid(grid, given, as_json)
+    missing = [f"--{name}" for name in ("hardware", "model") if name not in given]
     if missing:
         raise UserError(f"predict needs {' and '.join(missing)} (or --grid FILE)")
-    document = _document({k: v for k, v in words.items() if v}, vs, patience, by)
+    document = _document(given, vs, patience, by)
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return 0
@@ -139,10 +142,10 @@ def _differences(vs: str) -> dict[str, str]:
     return ({"backend": ""} if {"hardware", "runtime"} & set(found) else {}) | found
 
 
-def _grid(path: Path, as_json: bool) -> int:
+def _grid(path: Path, defaults: dict[str, str], as_json: bool) -> int:
     from headroom_bench.experiments.predict_more import predict_file
 
-    answers = predict_file(path)
+    answers = predict_file(path, defaults)
     if as_json:
         typer.echo(json.dumps([document for _, document in answers], indent=1))
         return 0

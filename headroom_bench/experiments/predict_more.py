@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headroom_bench.catalog import quants
@@ -158,10 +159,12 @@ COLUMNS = (*_TEXT, *_SIZES, *_COUNTS, *_FLAGS, "kv_type", "draft", "acceptance_r
 """Of a grid file, named like the flags."""
 
 
-def predict_file(path: Path) -> list[tuple[dict[str, str], dict[str, Any]]]:
+def predict_file(
+    path: Path, defaults: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[dict[str, str], dict[str, Any]]]:
     """The rows of a CSV file, each with its prediction, in the file's order.
 
-    A row that cannot be answered has `error` instead. Raises `UserError` where the file itself
+    `defaults`, by column, stand for empty cells and columns that are not there. A row that cannot be answered has `error` instead. Raises `UserError` where the file itself
     cannot be read, or has a column that no flag is named like.
     """
     try:
@@ -169,7 +172,7 @@ def predict_file(path: Path) -> list[tuple[dict[str, str], dict[str, Any]]]:
             reader = csv.DictReader(file)
             names = [name.strip() for name in reader.fieldnames or ()]
             unknown = [name for name in names if name not in COLUMNS]
-            if unknown or not {"hardware", "model"} <= set(names):
+            if unknown or not {"hardware", "model"} <= {*names, *defaults}:
                 told = f"unknown column {unknown[0]!r}" if unknown else "no hardware or no model"
                 raise UserError(f"{path}, line 1: {told}; columns are {', '.join(COLUMNS)}")
             rows = [
@@ -180,19 +183,23 @@ def predict_file(path: Path) -> list[tuple[dict[str, str], dict[str, Any]]]:
         raise UserError(f"{path}: cannot be read: {why.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as why:
         raise UserError(f"{path}: cannot be read as CSV: {why}") from None
-    return [(row, _answer(row)) for row in rows]
+    return [(row, _answer({**defaults, **_filled(row)})) for row in rows]
 
 
-def _answer(row: dict[str, str]) -> dict[str, Any]:
+def _filled(row: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in row.items() if value}
+
+
+def _answer(row: Mapping[str, str]) -> dict[str, Any]:
     try:
         return predict(question_of(row))
     except UserError as why:
         return {"error": str(why)}
 
 
-def question_of(row: dict[str, str]) -> Question:
+def question_of(row: Mapping[str, str]) -> Question:
     """A question from words, empty ones meaning the default. Raises `UserError`."""
-    given = {name: value for name, value in row.items() if value}
+    given = _filled(row)
     values: dict[str, Any] = {name: given[name] for name in _TEXT if name in given}
     values |= {name: parse_size(given[name], name) for name in _SIZES if name in given}
     values |= {name: _count(given[name], name) for name in _COUNTS if name in given}

@@ -166,6 +166,19 @@ def test_a_grid_answers_in_row_order(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert lines[1]["error"] == found[1]["error"]
 
 
+def test_flags_stand_for_a_grids_empty_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text("hardware,users\n,2\nstrix-halo-128,\n")
+    one, two = answer(capsys, *SPARK, "--users", "3", "--grid", str(file))
+    assert (one["hardware"], one["decode"]["users"]) == ("NVIDIA DGX Spark (GB10)", 2)
+    assert (two["backend"], two["decode"]["users"]) == ("vulkan", 3)
+    assert "leave out --vs" in refused(
+        capsys, "predict", "--grid", str(file), "--vs", "strix-halo-128"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
