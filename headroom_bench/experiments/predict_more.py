@@ -164,8 +164,9 @@ def predict_file(
 ) -> list[tuple[dict[str, str], dict[str, Any]]]:
     """The rows of a CSV file, each with its prediction, in the file's order.
 
-    `defaults`, by column, stand for empty cells and columns that are not there. A row that cannot be answered has `error` instead. Raises `UserError` where the file itself
-    cannot be read, or has a column that no flag is named like.
+    `defaults`, by column, stand for empty cells and columns that are not there. A row that cannot
+    be answered has `error` instead. Raises `UserError` where the file itself cannot be read, or has
+    a column that no flag is named like.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
