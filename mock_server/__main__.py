@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from headroom_bench.errors import UserError
 from headroom_bench.units import parse_size
@@ -40,8 +41,8 @@ def _options(argv: list[str] | None) -> MockOptions:
         if not key:
             raise UserError(f"--api-key-env: the environment has no {key_env}")
     given["ctx"] = parse_size(given["ctx"], "--ctx")
-    if given["max_len"] is not None:
-        given["max_len"] = parse_size(given["max_len"], "--max-len")
+    if given["pool"] is not None:
+        given["pool"] = parse_size(given["pool"], "--pool")
     given["faults"] = tuple(given["faults"])
     given["ping_s"] = given["ping_s"] or None
     if given["runtime"] is None:
@@ -49,9 +50,22 @@ def _options(argv: list[str] | None) -> MockOptions:
     return MockOptions(**given, api_key=key)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one line, as all our commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; --help lists the options")
+
+
+CTX_HELP = (
+    "tokens of the whole server, split over its slots; of each sequence for vllm, sglang, mlx "
+    "and with --kv-unified: 32768, 32Ki, 32k"
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     default = MockOptions()
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mock_server",
         description=__doc__,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -64,10 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--runtime", help="the dialect's own, if not given")
     add("--backend", help="what the runtime uses on that hardware, if not given")
     add("--slots", type=int, default=default.slots)
-    add("--ctx", default=str(default.ctx), help="tokens of the whole server: 32768, 32Ki, 32k")
+    add("--ctx", default=str(default.ctx), help=CTX_HELP)
     add("--ubatch", type=int, help="the runtime's default, if not given")
-    longest = "tokens of one sequence where all share one memory (vllm, sglang, --kv-unified)"
-    add("--max-len", help=longest)
+    add("--pool", help="vllm, sglang: tokens of the memory that all sequences share")
     add("--kv-unified", action="store_true", help="llamacpp: the slots share one memory")
     add("--draft", type=int, default=0, metavar="N", help="tokens drafted a pass")
     add("--max-queue", type=int, help="requests that may wait; others get 503")

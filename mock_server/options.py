@@ -16,6 +16,7 @@ RUNTIMES = {
     "openai": "llama.cpp",
 }
 """Each dialect, and the runtime that speaks it."""
+WITHOUT_SLOTS = ("vllm", "sglang", "mlx")
 MAX_BODY_BYTES = 32 << 20
 """Longest request body."""
 
@@ -33,10 +34,10 @@ class MockOptions:
     """None: what the runtime uses on that hardware."""
     slots: int = 4
     ctx: int = 32768
-    """Context of the whole server, split over the slots."""
-    max_len: int | None = None
-    """Tokens of one sequence where all share one pool (vllm, sglang, `kv_unified`); None: a slot's
-    share, or with `kv_unified` all."""
+    """Context of the whole server, split over the slots; of each sequence where there are no slots
+    (vllm, sglang, mlx), or all share one memory (`kv_unified`)."""
+    pool: int | None = None
+    """vllm, sglang: tokens of the memory that all sequences share; None: enough for all at once."""
     kv_unified: bool = False
     """llamacpp: the slots share one memory, which kills every request when it is full."""
     draft: int = 0
@@ -88,6 +89,12 @@ class MockOptions:
 
     @property
     def ctx_per_slot(self) -> int:
-        if self.max_len is not None:
-            return self.max_len
-        return self.ctx if self.kv_unified else context_per_slot(self.ctx, self.slots)
+        split = self.dialect not in WITHOUT_SLOTS and not self.kv_unified
+        return context_per_slot(self.ctx, self.slots) if split else self.ctx
+
+    @property
+    def room_tokens(self) -> int:
+        """What all sequences can hold together."""
+        if self.kv_unified:
+            return self.ctx
+        return self.pool or self.slots * self.ctx_per_slot

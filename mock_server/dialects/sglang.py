@@ -102,7 +102,7 @@ class Sglang(OpenAi):
         return {"error": told | {"param": None, "code": 500}}
 
     def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log:
-        return SglangLog(lines, clock, max(options.ctx, options.ctx_per_slot))
+        return SglangLog(lines, clock, options.room_tokens)
 
     async def _health(self, _: web.Request) -> web.StreamResponse:
         return web.Response()

@@ -110,7 +110,7 @@ class Vllm(OpenAi):
         return _error(message, "InternalServerError", None, 500)
 
     def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log:
-        return VllmLog(lines, clock, max(options.ctx, options.ctx_per_slot))
+        return VllmLog(lines, clock, options.room_tokens)
 
     # --- generation ---------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from headroom_bench.errors import UserError
 from headroom_bench.journal.join import ServerTimings, join
 from headroom_bench.journal.llamacpp import LlamaCppParser
 from headroom_bench.records import JournalRecord, JournalSample
+from mock_server.__main__ import main
 from mock_server.app import make_app
 from mock_server.options import MockOptions
 from mock_server.prompts import render
@@ -264,6 +265,21 @@ def test_wrong_options_are_told_in_one_line() -> None:
     for wrong in ({"dialect": "none"}, {"model": "none"}, {"slots": 0}, {"time_scale": 0.0}):
         with pytest.raises(UserError):
             make_app(MockOptions(**wrong))
+
+
+def test_wrong_flags_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["--nope"], ["--slots", "x"], ["--ctx", "many"], ["--fault", "cutt"]):
+        assert main(wrong) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("mock_server: ")
+        assert told.count("\n") == 1
+
+
+def test_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--list-faults"])
+    assert end.value.code == 0
+    assert "| `cut:TOKENS=4` |" in capsys.readouterr().out
 
 
 async def test_a_taken_port_is_told() -> None:

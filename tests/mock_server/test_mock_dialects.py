@@ -189,7 +189,7 @@ async def test_mlx_closes_as_http_1_0_does_and_tells_progress_in_comments() -> N
         writer.write(head.encode() + body)
         raw = await reader.read()
         writer.close()
-        long = chat("word " * 20_000)
+        long = chat("word " * 40_000)
         async with aiohttp.ClientSession() as session, session.post(url + CHAT, json=long) as told:
             assert (told.status, list(await told.json())) == (404, ["error"])
     head, _, said = raw.partition(b"\r\n\r\n")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headroom_bench.crowd.prompts import Vocabulary as Words
-from headroom_bench.crowd.prompts import common_words, write_text
+from headroom_bench.crowd.texts import Vocabulary as Words
+from headroom_bench.crowd.texts import Writer, common_words
 from mock_server.answers import WORDS, write_answer
 from mock_server.prompts import END_TOKENS, HEADER_TOKENS, Segmenter, content_id, render
 from mock_server.tokens import Vocabulary, count, split
@@ -32,9 +32,9 @@ def test_counts_add_up_on_prose(one: list[str], two: list[str]) -> None:
 
 
 def test_our_own_prompts_have_the_length_asked_for() -> None:
-    vocabulary = Words(common_words(), exact=True)
+    writer = Writer(Words(common_words(), exact=True), "salt")
     for tokens in (1, 12, 13, 14, 200, 5000):
-        assert count(write_text("some", "salt", tokens, vocabulary)) == tokens
+        assert count(writer.write("prose", tokens)) == tokens
 
 
 def test_ids_stay_bounded() -> None:

@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_written_is_told() -> None:
 
 
 async def test_preempted_sequences_go_on_where_they_were() -> None:
-    options = {"dialect": "vllm", "alias": "m", "slots": 4, "ctx": 640, "max_len": 512}
+    options = {"dialect": "vllm", "alias": "m", "slots": 4, "ctx": 512, "pool": 640}
     async with running(Flat(0.0005), **options) as url, aiohttp.ClientSession() as session:
         asked = [post(url, text=f"Question {n} " * 20, max_tokens=200) for n in range(4)]
         answers = [events(body) for body in await asyncio.gather(*asked)]
