@@ -83,4 +83,4 @@ def _mock_start(target: Target, time_scale: float) -> StartSpec:
     for option, value in options.items():
         if value is not None:
             command += [option, str(value)]
-    return StartSpec(tuple(command))
+    return StartSpec(tuple(command), health="/v1/models")  # the one route of every dialect

@@ -25,6 +25,11 @@ SLACK_TOKENS = 16
 _DOUBT_EXACT, _DOUBT_LEARNT, _DOUBT_FILLER, _DOUBT_RECORDED = 0.02, 0.2, 0.3, 0.5
 """How far below our own count a server's may be before the prompt was cut, as a share of it."""
 
+_DOUBT_SHARED = 0.5
+"""How much longer than estimated a shared text may be, as a share of it."""
+_LARGE_TEMPLATE = 48
+"""Tokens of a template that writes a system message of its own (SmolLM2's: 30)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -104,8 +109,17 @@ class Renderer:
             messages,
             before + new,
             self._least(before, new, shape, talk, segments[history:]),
-            self._shared_texts.reusable_tokens(request) + max(0, round(size.added)),
+            self._reusable(request, history, shape, size.added),
         )
+
+    def _reusable(self, request: Request, history: int, shape: Hashable, added: float) -> int:
+        """At most so many tokens, where they are not counted yet."""
+        shared = self._shared_texts.reusable_tokens(request)
+        if history == 0 and not self._feedback.exact:
+            shared = round(shared * (1 + _DOUBT_SHARED))
+        if not self._template.known and not self._feedback.knows(shape):
+            added = max(added, _LARGE_TEMPLATE)
+        return shared + max(0, round(added))
 
     def _least(
         self,

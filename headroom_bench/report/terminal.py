@@ -37,6 +37,7 @@ def print_summary(summary: Figures, console: Console) -> None:
         if table.rows:
             console.print(table)
     _print_totals(summary, console)
+    _print_prompts(summary.get("prompts"), console)
     console.print(_verdicts(summary))
     _print_limits(summary, console)
     kinds = summary.get("error_kinds") or {}
@@ -95,10 +96,16 @@ def _at(metric: str, figures: Figures) -> str:
     if metric == "decode_tok_s":
         return f"at {prompt} tokens"
     if metric == "e2e_s":
-        return f"{_whole(figures['completion_tokens']['p50'])} generated"
+        return f"{_whole(figures['completion_tokens']['p50'])} generated{_of_asked(figures)}"
     if metric == "ttft_s":
         return f"{prompt} prompt, {_whole(figures['cached_tokens']['p50'])} cached"
     return ""
+
+
+def _of_asked(figures: Figures) -> str:
+    """How long answers were, where they were clearly shorter than asked for."""
+    share = figures.get("answered_share")
+    return "" if share is None or share >= 0.95 else f", {share:.0%} of asked"
 
 
 def _pair(metric: Figures, second: str | None) -> str:
@@ -145,6 +152,22 @@ def _print_totals(summary: Figures, console: Console) -> None:
             style="dim",
             highlight=False,
         )
+
+
+def _print_prompts(prompts: Figures | None, console: Console) -> None:
+    if not prompts:
+        return
+    if not prompts["filler"]:
+        told = f"{prompts['sessions']} recorded sessions; lengths are theirs, not the crowd's"
+    else:
+        told = f"{prompts['kind']} filler, lengths {prompts['lengths']}"
+        if prompts["lengths"] == "estimated":
+            told += " and corrected by what the server counts"
+    if prompts.get("shared_share") is not None:
+        told += f"; {prompts['shared_share']:.0%} of new text is everybody's"
+    if prompts.get("as_prose"):
+        told += f"; {', '.join(prompts['as_prose'])} written as prose"
+    console.print(f"prompts: {told}", style="dim", highlight=False)
 
 
 def _verdicts(summary: Figures) -> Text:

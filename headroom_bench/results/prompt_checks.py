@@ -61,7 +61,8 @@ def _cut(records: Sequence[RequestRecord]) -> list[str]:
     if times > 1 and times >= len(cut) / 2:
         # Ollama's runner keeps num_ctx / 2 + 2 tokens of a message that is too long; its chat
         # route drops old messages until the rest fits.
-        told += f"; often exactly {usual:,}: a window of {usual:,}, or half of one of {2 * usual:,}"
+        window = 2 * (usual - 2)
+        told += f"; often exactly {usual:,}: a window of {usual:,}, or half of one of {window:,}"
     return [f"{told}. Give the server a larger context, or send less"]
 
 
