@@ -29,8 +29,10 @@ SGLANG_STATIC_SHARE = 0.85
 
 
 def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDesign:
-    """How the deployment's runtime serves. `server`: what is told of its settings; without it the
-    deployment's own slots and context count as told.
+    """How the deployment's runtime serves. `server`: what is told of its settings.
+
+    Without it no more is known than the deployment's own slots and context, as of the bundled mock,
+    which parks nothing in host memory and cuts caches back to any token.
 
     Raises UserError where the memory holds no sequence of the context asked for.
     """
@@ -43,7 +45,8 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
         return _paged(deployment, told)
     if kind == "dynamic_batch":
         return _dynamic(deployment, told)
-    return _slots(deployment, told, kind)
+    design = _slots(deployment, told, kind)
+    return design if server else replace(design, host_tokens=0, rewind="any")
 
 
 def _kind(default: str, told: ServerSpec) -> MemoryKind:
