@@ -77,6 +77,21 @@ def metrics_text(service: Service) -> str:
             per_pass,
         ),
     ]
+    if service.box.design.speculation is not None:
+        rows += [
+            (
+                "spec_decode_num_draft_tokens_total",
+                "counter",
+                "Speculative: Total draft tokens generated",
+                usage.drafted,
+            ),
+            (
+                "spec_decode_num_accepted_tokens_total",
+                "counter",
+                "Speculative: Total draft tokens accepted by the target model",
+                usage.accepted,
+            ),
+        ]
     lines: list[str] = []
     for name, kind, words, value in rows:
         lines += [

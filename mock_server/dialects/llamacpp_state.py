@@ -92,7 +92,7 @@ def slot(front: Front, view: SlotView) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": view.index,
         "n_ctx": front.service.ctx_per_slot,
-        "speculative": False,
+        "speculative": front.options.draft > 0,
         "is_processing": view.request_id is not None,
     }
     job = front.service.jobs.get(view.request_id or "")

@@ -425,6 +425,15 @@ async def test_a_queue_lets_few_in() -> None:
     assert waited[2] >= FIRST_S + 2 * one_s - 0.01
 
 
+async def test_an_overloaded_server_answers_some() -> None:
+    async with faulty("overload:2", slots=4) as (_, wire):
+        clock = RunClock()
+        asked = [wire.exchange(PATH, {}, body()) for _ in range(5)]
+        records = [read(exchange, clock)[0] for exchange in await asyncio.gather(*asked)]
+    kinds = sorted(record.error_kind or "ok" for record in records)
+    assert kinds == ["ok", "ok", "unavailable", "unavailable", "unavailable"]
+
+
 async def test_a_share_is_reset_and_always_the_same() -> None:
     async def outcomes() -> list[bool]:
         async with faulty("random-reset:0.5", seed=3, time_scale=8.0) as (_, wire):

@@ -249,6 +249,20 @@ async def test_metrics_have_the_real_names() -> None:
     assert ours == {name for name in names if "spec_decode" not in name}
 
 
+async def test_drafts_are_counted_as_recorded() -> None:
+    def values(text: str) -> dict[str, str]:
+        lines = (line.split() for line in text.splitlines() if line.startswith("llamacpp:"))
+        return {line[0]: line[1] for line in lines}
+
+    async with running(metrics=True, draft=4, slots=1) as url:
+        _, _, writes = await replay(url, "chat_stream_spec_draft")
+        _, _, body = await replay(url, "metrics_after")
+    ours = values(b"".join(body).decode())
+    told = events(b"".join(writes))[-2]["timings"]
+    assert int(ours["llamacpp:spec_decode_num_draft_tokens_total"]) == told["draft_n"]
+    assert int(ours["llamacpp:spec_decode_num_accepted_tokens_total"]) == told["draft_n_accepted"]
+
+
 async def test_answers_503_while_loading() -> None:
     async with running(loading_s=6.0, time_scale=20.0) as url, aiohttp.ClientSession() as session:
         async with session.get(url + "/health") as answer:
