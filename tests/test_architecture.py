@@ -18,7 +18,7 @@ MOCK = Path(mock_server.__path__[0])
 
 VALUES = {
     "units", "errors", "records", "segments", "measures", "target", "toml_table", "shipped",
-    "redaction",
+    "redaction", "plain",
 }  # fmt: skip
 """Small modules at the top that hold values and pure functions: everyone may use them."""
 
@@ -49,6 +49,7 @@ VALUES_MAY: dict[str, set[str]] = {
     "measures": {"records"},
     "shipped": {"errors"},
     "redaction": set(),
+    "plain": {"errors"},
     "toml_table": {"errors"},
     "target": {"errors", "shipped", "toml_table", "redaction"},
 }

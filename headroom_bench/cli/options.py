@@ -198,6 +198,11 @@ def with_access(
     )
 
 
+def resolve_headers(headers: list[str] | None) -> dict[str, str]:
+    """Headers of the command line. Raises `UserError`; a value is not shown."""
+    return checked_headers(map(_header, headers or ()), "--header")
+
+
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
@@ -276,6 +281,12 @@ def resolve_prompts(text: str) -> Prompts:
         if text == kind != "file":
             return Prompts(kind)
     raise unknown_name("kind of --prompts", text, (*PROMPT_KINDS[:-1], "file:SESSIONS.jsonl"))
+
+
+def prompts_source(text: str) -> str:
+    """`--prompts` as it can be read again from another folder."""
+    kind, colon, name = text.partition(":")
+    return f"{kind}:{Path(name).expanduser().resolve()}" if colon else text
 
 
 def resolve_length(duration: str | None, requests: int | None) -> tuple[float | None, int | None]:

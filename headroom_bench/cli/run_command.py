@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
+from headroom_bench.target import load_target
+from headroom_bench.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headroom_bench.experiments.earlier import Earlier
+    from headroom_bench.experiments.run import RunOutcome
+    from headroom_bench.experiments.run_options import RunOptions
+    from headroom_bench.report.progress import Progress
+    from headroom_bench.results.run_folder import RunFolder
 
 
 def run(
+    context: typer.Context,
     target: flags.TargetName = "mock",
     crowd: flags.CrowdName = None,
     persona: flags.Personas = None,
@@ -48,6 +63,13 @@ def run(
     silence_timeout: flags.SilenceTimeout = "5m",
     request_timeout: flags.RequestTimeout = "2h",
     drain: flags.Drain = "2m",
+    repeat: Annotated[
+        int, typer.Option("--repeat", help="So many times, with new text each time.", min=1)
+    ] = 1,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="Go on with an unfinished run, as it was.", metavar="DIR"),
+    ] = None,
     model: flags.Model = None,
     dialect: flags.Dialect = None,
     api_key_env: flags.ApiKeyEnv = None,
@@ -74,62 +96,115 @@ def run(
     """
     from rich.console import Console
 
-    from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
-    from headroom_bench.experiments.run import RunOptions
-    from headroom_bench.experiments.run import run as run_experiment
-    from headroom_bench.report.progress import Progress
-    from headroom_bench.report.terminal import print_summary
-    from headroom_bench.units import parse_duration_s
+    from headroom_bench.experiments.run_options import RunOptions
 
+    notes = Console(stderr=True)
+    if resume is not None:
+        return _show(_resumed(context, resume, target, header, notes), notes, as_json)
     chosen = flags.resolve_target(
-        target, model=model, dialect=dialect, api_key_env=api_key_env,
-        headers=header, extra_body=extra_body, ca_file=ca_file, insecure=insecure, proxy=proxy,
-        hardware=hardware,
-        quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx, kv_k=kv_k,
-        kv_v=kv_v, ubatch=ubatch, kv_unified=kv_unified,
+        target, model=model, dialect=dialect, api_key_env=api_key_env, headers=header,
+        extra_body=extra_body, ca_file=ca_file, insecure=insecure, proxy=proxy,
+        hardware=hardware, quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx,
+        kv_k=kv_k, kv_v=kv_v, ubatch=ubatch, kv_unified=kv_unified,
     )  # fmt: skip
     duration_s, max_requests = flags.resolve_length(duration, requests)
     if time_scale != 1.0 and not chosen.embedded_mock:
         raise UserError("--time-scale is for the mock only: a real server lives in real time")
-    notes = Console(stderr=True)
-    outcome = run_experiment(
-        RunOptions(
-            target=chosen,
-            crowd=flags.resolve_crowd(
-                crowd, persona, users, prompt_tokens, output_tokens, think, seed
-            ).with_prompts(flags.resolve_prompts(prompts)),
-            out=out,
-            duration_s=duration_s,
-            max_requests=max_requests,
-            warmup_s=flags.resolve_warmup(warmup, duration_s),
-            journal=journal,
-            prometheus=flags.resolve_address(prometheus) if prometheus else None,
-            max_rps=flags.positive(max_rps, "--max-rps"),
-            force_lengths=force_lengths,
-            time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
-            timeouts=flags.resolve_timeouts(
-                connect_timeout,
-                headers_timeout,
-                first_token_timeout,
-                silence_timeout,
-                request_timeout,
-            ),
-            drain_s=parse_duration_s(drain, "--drain"),
+    who = flags.resolve_crowd(crowd, persona, users, prompt_tokens, output_tokens, think, seed)
+    options = RunOptions(
+        target=chosen,
+        crowd=who.with_prompts(flags.resolve_prompts(prompts)),
+        out=out,
+        duration_s=duration_s,
+        max_requests=max_requests,
+        warmup_s=flags.resolve_warmup(warmup, duration_s),
+        journal=journal,
+        prometheus=flags.resolve_address(prometheus) if prometheus else None,
+        max_rps=flags.positive(max_rps, "--max-rps"),
+        force_lengths=force_lengths,
+        time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
+        timeouts=flags.resolve_timeouts(
+            connect_timeout, headers_timeout, first_token_timeout, silence_timeout, request_timeout
         ),
-        lambda text: notes.print(text, highlight=False, markup=False, soft_wrap=True),
-        lambda goal, now_s: Progress(notes, goal, now_s),
+        drain_s=parse_duration_s(drain, "--drain"),
+        prompts_from=flags.prompts_source(prompts),
     )
+    return _show(_begun(options, repeat, notes), notes, as_json)
+
+
+def _begun(options: RunOptions, times: int, notes: Console) -> RunOutcome:
+    from headroom_bench.experiments.repeat import repeat as repeat_experiment
+    from headroom_bench.experiments.run import run as run_experiment
+
+    if times == 1:
+        return run_experiment(options, _say(notes), _progress(notes))
+    return repeat_experiment(options, times, _say(notes), _progress(notes))
+
+
+_WITH_RESUME = ("resume", "target", "header", "as_json")
+"""What may stand beside `--resume`: the run's own settings hold for the rest."""
+
+
+def _resumed(
+    context: typer.Context, path: Path, target: str, headers: list[str] | None, notes: Console
+) -> RunOutcome:
+    """Goes on with the run in `path`, which may be one of repeats.
+
+    Raises:
+        UserError: settings beside it, or what `take_up` finds wrong.
+    """
+    from headroom_bench.experiments.repeat import repeat as repeat_experiment
+    from headroom_bench.experiments.resume import repeats_in, take_up
+    from headroom_bench.experiments.run import run as run_experiment
+
+    given = [name for name in context.params if _was_given(context, name)]
+    for name in given:
+        if name not in _WITH_RESUME:
+            flag = name.replace("_", "-")
+            raise UserError(f"--resume keeps the run's own settings: leave out --{flag}")
+    source = load_target(target).source if "target" in given else None
+    anew = flags.resolve_headers(headers)
+
+    def up(inside: Path) -> tuple[RunOptions, RunFolder, Earlier]:
+        return take_up(inside, anew, flags.resolve_prompts, source)
+
+    repeats = repeats_in(path, anew, flags.resolve_prompts, source)
+    if repeats is None:
+        options, folder, earlier = up(path)
+        return run_experiment(options, _say(notes), _progress(notes), folder, earlier)
+    options, folder, times = repeats
+    return repeat_experiment(options, times, _say(notes), _progress(notes), (folder, up))
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
+def _say(notes: Console) -> Callable[[str], None]:
+    return lambda text: notes.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _progress(notes: Console) -> Callable[[str, Callable[[], float]], Progress]:
+    from headroom_bench.report.progress import Progress
+
+    return lambda goal, now_s: Progress(notes, goal, now_s)
+
+
+def _show(outcome: RunOutcome, notes: Console, as_json: bool) -> int:
+    from rich.console import Console
+
+    from headroom_bench.report.terminal import print_summary
+
     if as_json:
         typer.echo(json.dumps(outcome.summary, indent=1))
     else:
         print_summary(outcome.summary, Console())
-    notes.print(f"results in {outcome.folder}", highlight=False, markup=False, soft_wrap=True)
+    say = _say(notes)
+    say(f"results in {outcome.folder}")
     if outcome.exit_code == EXIT_TARGET:
-        notes.print("headroom-bench: no request succeeded", highlight=False)
+        say("headroom-bench: no request succeeded")
     if outcome.exit_code == EXIT_INTERRUPTED:
-        notes.print(
-            "headroom-bench: interrupted; what was measured is in the folder above",
-            highlight=False,
-            soft_wrap=True,
-        )
+        resume = f"headroom-bench run --resume {shlex.quote(str(outcome.folder))}"
+        say(f"headroom-bench: interrupted; what was measured is saved; to go on: {resume}")
     return outcome.exit_code

@@ -18,15 +18,15 @@ PAUSE_AFTER_FAILURE_S = 1.0
 """Shortest wait after a failed request, so that a dead server is not hammered."""
 
 
-async def live_as(world: World, user: User) -> None:
-    """One person's life in a world, until the world stops."""
+async def live_as(world: World, user: User, first: int = 0) -> None:
+    """One person's life in a world, from conversation `first` on, until the world stops."""
     persona = user.persona
     try:
         if not persona.single_request:
             alike = user.prompts.kind == "identical"  # lockstep
             phase = uniform(user.seed, persona.name, 0 if alike else user.index, "phase")
             await world.sleep(phase * persona.think_s.typical)
-        for number in itertools.count():
+        for number in itertools.count(first):
             await _hold(world, Conversation(user, number))
     except Stopped:
         return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 from headroom_bench.experiments.serving import STARTED
 from headroom_bench.journal.join import JoinReport, ServerTimings, join
@@ -12,11 +13,36 @@ from headroom_bench.journal.sources import parse_source
 from headroom_bench.journal.tail import JournalTail
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
+from headroom_bench.results.reading import read_rows
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import busy_seconds
 
+Row = TypeVar("Row", JournalRecord, JournalSample)
+
 SETTLE_S = 2.0
 """How long a server's log may lag behind its answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierJournal:
+    """What a former part of a run wrote down of the server's journal, not joined to anything."""
+
+    records: list[JournalRecord] = field(default_factory=list)
+    samples: list[JournalSample] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: Path) -> EarlierJournal:
+        """Raises `UserError` for files that cannot be read."""
+        records = _rows_of(JournalRecord, folder / "journal.jsonl")
+        for record in records:
+            record.request_id, record.join_method, record.ambiguous = None, "none", False
+        return cls(records, _rows_of(JournalSample, folder / "journal_samples.jsonl"))
+
+
+def _rows_of(kind: type[Row], path: Path) -> list[Row]:
+    known = {each.name for each in fields(kind)}
+    rows = read_rows(path) if path.exists() else ()
+    return [kind(**{key: value for key, value in row.items() if key in known}) for row in rows]
 
 
 @dataclass(slots=True)
@@ -26,12 +52,20 @@ class JournalWatch:
     tail: JournalTail
     records: list[JournalRecord] = field(default_factory=list)
     samples: list[JournalSample] = field(default_factory=list)
+    earlier: EarlierJournal = field(default_factory=lambda: EarlierJournal())
 
     @classmethod
     def open(
-        cls, source: str | None, started_log: Path | None, warn: Callable[[str], None]
+        cls,
+        source: str | None,
+        started_log: Path | None,
+        warn: Callable[[str], None],
+        earlier: EarlierJournal,
     ) -> JournalWatch | None:
         """Follows a source; None without one, or when `started` names no server of ours.
+
+        `earlier` is what was read of it in a former part of the run; the log of a server of ours is
+        read from its beginning anyway.
 
         Raises:
             UserError: the source is not one that can be read.
@@ -47,11 +81,19 @@ class JournalWatch:
             path, from_end = parse_source(source), True
         tail = JournalTail(path, source, from_end=from_end)
         tail.start()
-        return cls(tail)
+        return cls(tail, earlier=EarlierJournal() if source == STARTED else earlier)
 
     def close(self, expected: int) -> None:
         """Waits until the journal has told of `expected` answers (or long enough), and ends."""
-        self.records, self.samples = self.tail.stop(expected=expected, settle_s=SETTLE_S)
+        records, samples = self.tail.stop(expected=expected, settle_s=SETTLE_S)
+        before = self.earlier
+        lives = 1 + max((record.instance for record in before.records), default=-1)
+        self.records = [
+            *before.records, *(replace(each, instance=each.instance + lives) for each in records)
+        ]  # fmt: skip
+        self.samples = [
+            *before.samples, *(replace(each, instance=each.instance + lives) for each in samples)
+        ]  # fmt: skip
 
     def conclude(
         self,

@@ -30,6 +30,7 @@ from headroom_bench.live.world import Asking, LiveWorld, Observer
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress, Tally
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
+from headroom_bench.units import in_words
 
 PROGRESS_EVERY_S = 0.5
 COLLECT_AT_LEAST_EVERY_S = 60.0
@@ -61,6 +62,10 @@ class MeasurePlan:
     max_rps: float | None
     force_lengths: bool
     round_trip_s: float | None
+    begin_s: float
+    """Where the run's clock stands at the start: above 0 where a run is taken up again."""
+    first_talks: Mapping[tuple[str, int], int]
+    """The number of the first conversation of (persona, user), where it is not 0."""
     drain_s: float
     """How long answers in flight at the end of `duration_s` may still take, life seconds."""
 
@@ -73,6 +78,8 @@ class Measured:
     ended_s: float = 0.0
     """When the crowd's life ended, the last answer included, on the run's clock."""
     harness: Harness = field(default_factory=Harness)
+    cut_off: int = 0
+    """Answers that were still coming when `--drain` ran out."""
     tally: Tally = field(default_factory=Tally)
     new_text: NewText = field(default_factory=NewText)
 
@@ -97,6 +104,7 @@ async def measure(
     progress: Progress,
     observers: tuple[Observer, ...],
     when_stoppable: Callable[[Callable[[], None]], None],
+    say: Callable[[str], None],
 ) -> None:
     """Lets the crowd live until the plan's end, filling `measured` as it goes.
 
@@ -112,7 +120,7 @@ async def measure(
     world = LiveWorld(
         wire,
         clock,
-        _asking(plan),
+        _asking(plan, measured),
         Renderer(
             plan.writing.vocabulary,
             plan.writing.template,
@@ -126,10 +134,17 @@ async def measure(
     )
     try:
         with _quiet_collector() as collect:
-            clock.start()
+            clock.start(plan.begin_s)
             lag.start()
             when_stoppable(world.stop_now)
-            await _live(plan, clock, world, measured, progress, collect)
+
+            def look() -> None:
+                progress.update(measured.tally)
+                collect(world.in_flight == 0)
+                if writer.failed:  # closing it says why
+                    world.stop_now()
+
+            await _live(plan, clock, world, _Drain(world, plan.drain_s, measured, say), look)
     finally:
         harness = measured.harness
         harness.health = lag.stop()
@@ -152,7 +167,12 @@ def _transport(access: Access) -> Transport:
     return AiohttpTransport(access, has_token)
 
 
-def _asking(plan: MeasurePlan) -> Asking:
+def _left(max_requests: int | None, measured: Measured) -> int | None:
+    """Of the requests that were asked for, those that a former part of the run did not make."""
+    return None if max_requests is None else max(1, max_requests - len(measured.records))
+
+
+def _asking(plan: MeasurePlan, measured: Measured) -> Asking:
     return Asking(
         run_id=plan.run_id,
         target=plan.target,
@@ -162,30 +182,48 @@ def _asking(plan: MeasurePlan) -> Asking:
         body=plan.body,
         force_lengths=plan.force_lengths,
         prompt_kind=plan.crowd.prompts.kind,
-        max_requests=plan.max_requests,
+        max_requests=_left(plan.max_requests, measured),
         round_trip_s=plan.round_trip_s,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Drain:
+    """The end of `--duration`: nobody asks any more, and what is still coming has a bound."""
+
+    world: LiveWorld
+    limit_s: float
+    measured: Measured
+    say: Callable[[str], None]
+
+    def begin(self) -> None:
+        self.world.stop()
+        if self.world.in_flight:
+            self.say(
+                f"the time is up; waiting at most {in_words(self.limit_s)} for "
+                f"{self.world.in_flight} answers (--drain)"
+            )
+
+    def end(self) -> None:
+        self.measured.cut_off = self.world.in_flight
+        self.world.stop_now()
+
+
 async def _live(
-    plan: MeasurePlan,
-    clock: RunClock,
-    world: LiveWorld,
-    measured: Measured,
-    progress: Progress,
-    collect: Callable[[bool], None],
+    plan: MeasurePlan, clock: RunClock, world: LiveWorld, drain: _Drain, look: Callable[[], None]
 ) -> None:
     loop = asyncio.get_running_loop()
     timers = []
     if plan.duration_s is not None:
-        wall_s = clock.wall_s(plan.duration_s)
-        timers.append(loop.call_later(wall_s, world.stop))
-        timers.append(loop.call_later(wall_s + clock.wall_s(plan.drain_s), world.stop_now))
-    ticker = asyncio.create_task(_tick(world, measured, progress, collect))
+        wall_s = clock.wall_s(max(0.0, plan.duration_s - plan.begin_s))
+        timers.append(loop.call_later(wall_s, drain.begin))
+        timers.append(loop.call_later(wall_s + clock.wall_s(plan.drain_s), drain.end))
+    ticker = asyncio.create_task(_tick(look))
     try:
         async with asyncio.TaskGroup() as people:
             for user in plan.crowd.users():
-                people.create_task(live_as(world, user))
+                first = plan.first_talks.get((user.persona.name, user.index), 0)
+                people.create_task(live_as(world, user, first))
     except* UserError as group:
         world.stop_now()
         raise _first(group) from None
@@ -201,12 +239,9 @@ def _first(group: BaseExceptionGroup[UserError]) -> UserError:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _tick(
-    world: LiveWorld, measured: Measured, progress: Progress, collect: Callable[[bool], None]
-) -> None:
+async def _tick(look: Callable[[], None]) -> None:
     while True:
-        progress.update(measured.tally)
-        collect(world.in_flight == 0)
+        look()
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 

@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from headroom_bench import __version__
-from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.texts import Vocabulary
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
 from headroom_bench.experiments.bounds import faster_than_memory
 from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
+from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.harness import harness_complaints, harness_figures
 from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import Measured, MeasurePlan, Writing, measure
 from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
 from headroom_bench.experiments.prompt_report import prompt_notes, prompts_row
+from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.experiments.serving import serving
 from headroom_bench.judge.verdict import Load
 from headroom_bench.live.access import Access, access_to
@@ -36,39 +37,18 @@ from headroom_bench.live.probe import (
     probe,
     too_small,
 )
-from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.live.tokenizer import tokenizer_of
 from headroom_bench.live.vocabulary import template_of, vocabulary_of
 from headroom_bench.records import RequestRecord
+from headroom_bench.redaction import redact, redacted, scrub_file
 from headroom_bench.report.progress import Progress
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, usable
 from headroom_bench.simulate.world import Naming
-from headroom_bench.target import Target
 from headroom_bench.telemetry.exporter import COMPARED, RunExporter
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Everything a run was asked to be. Durations in life seconds."""
-
-    target: Target
-    crowd: Crowd
-    out: Path
-    duration_s: float | None
-    max_requests: int | None = None
-    warmup_s: float = 0.0
-    journal: str | None = None
-    prometheus: tuple[str, int] | None = None
-    max_rps: float | None = None
-    force_lengths: bool = False
-    time_scale: float = 1.0
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    drain_s: float = 120.0
-    """How long answers in flight at the end of `duration_s` may still take."""
 
 
 @dataclass(slots=True)
@@ -90,6 +70,7 @@ class _State:
     progress: Callable[[str, Callable[[], float]], Progress]
     interrupt: Interrupt
     clock: RunClock
+    earlier: Earlier = field(default_factory=Earlier)
     facts: TargetFacts | None = None
     vocabulary: Vocabulary | None = None
     measured: Measured = field(default_factory=Measured)
@@ -103,9 +84,15 @@ class _State:
 
 
 def run(
-    options: RunOptions, say: Say, progress: Callable[[str, Callable[[], float]], Progress]
+    options: RunOptions,
+    say: Say,
+    progress: Callable[[str, Callable[[], float]], Progress],
+    folder: RunFolder | None = None,
+    earlier: Earlier | None = None,
 ) -> RunOutcome:
     """Runs it, from making the folder to the summary.
+
+    `folder` is one that is there already, `earlier` what a former part of the run left in it.
 
     Raises:
         UserError: something in the options is wrong, or results cannot be written.
@@ -114,29 +101,51 @@ def run(
     interrupt = Interrupt()
     interrupt.install()
     try:
-        return _run(options, say, progress, interrupt)
+        target, crowd = options.target, options.crowd
+        folder = folder or RunFolder.create(options.out, target.name, crowd.name, datetime.now())
+        folder.lock()
+        clock = RunClock(options.time_scale)
+        state = _State(
+            options,
+            folder,
+            lambda text: say(redact(text)),
+            progress,
+            interrupt,
+            clock,
+            earlier or Earlier(),
+        )
+        return _run(state)
     finally:
+        if folder is not None:
+            folder.unlock()
         interrupt.restore()
 
 
-def _run(
-    options: RunOptions,
-    say: Say,
-    progress: Callable[[str, Callable[[], float]], Progress],
-    interrupt: Interrupt,
-) -> RunOutcome:
-    target = options.target
-    folder = RunFolder.create(options.out, target.name, options.crowd.name, datetime.now())
-    clock = RunClock(options.time_scale)
-    state = _State(options, folder, say, progress, interrupt, clock)
+def _run(state: _State) -> RunOutcome:
+    folder = state.folder
+    state.measured.records += state.earlier.records
     folder.write_manifest(_manifest(state, "running"))
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve_and_measure(state))
+        if state.earlier.left(state.options):
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_serve_and_measure(state))
         return _conclude(state)
     except BaseException as why:
-        folder.write_manifest(_manifest(state, "failed", str(why)))
+        try:
+            folder.write_manifest(_manifest(state, "failed", str(why)))
+        except UserError as unwritten:  # the disk is full, most likely: `why` says so
+            state.say(str(unwritten))
         raise
+    finally:
+        _scrub_log(folder.path / "server.log", state.say)
+
+
+def _scrub_log(log: Path, say: Say) -> None:
+    """Takes our keys out of what a server that we started wrote."""
+    try:
+        scrub_file(log)
+    except OSError as why:
+        say(f"{log} cannot be searched for keys: {why.strerror}")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -170,7 +179,10 @@ async def _serve_and_measure(state: _State) -> None:
                 state.say(f"no proxy on the way to {access.origin.host}: it is not used for it")
             writing = await _get_to_know(state, access)
             state.journal = JournalWatch.open(
-                options.journal or options.target.journal, server.log, state.warn
+                options.journal or options.target.journal,
+                server.log,
+                state.warn,
+                state.earlier.journal,
             )
             exporter = _exporter(state)
             try:
@@ -210,6 +222,8 @@ async def _measured(
         max_rps=options.max_rps,
         force_lengths=options.force_lengths,
         round_trip_s=2 * _one_way_s(state) or None,
+        begin_s=state.earlier.ended_s,
+        first_talks=state.earlier.first_talks,
         drain_s=options.drain_s,
     )
     observers = (exporter,) if exporter is not None else ()
@@ -222,6 +236,7 @@ async def _measured(
             progress,
             observers,
             state.interrupt.on_first,
+            state.say,
         )
 
 
@@ -239,6 +254,7 @@ async def _get_to_know(state: _State, access: Access) -> Writing:
         template = await template_of(tokenizer)
     finally:
         await control.close()
+    state.earlier.check_model(facts.model)
     for note in facts.notes:
         state.warn(note)
     personas = options.crowd.personas().values()
@@ -323,6 +339,7 @@ def _conclude(state: _State) -> RunOutcome:
         harness,
         [
             *state.warnings,
+            *_cut_off(state),
             *harness_complaints(harness, records),
             *_complaints(records),
             *prompt_notes(state.options.crowd, records),
@@ -332,7 +349,7 @@ def _conclude(state: _State) -> RunOutcome:
     summary["status"] = status
     folder.write_json("summary.json", summary)
     folder.write_manifest(_manifest(state, status))
-    return RunOutcome(folder.path, summary, _exit_code(state))
+    return RunOutcome(folder.path, redacted(summary), _exit_code(state))
 
 
 def _exit_code(state: _State) -> int:
@@ -384,6 +401,11 @@ def _naming(state: _State) -> Naming:
     return Naming(state.folder.run_id, state.options.target.name, model)
 
 
+def _cut_off(state: _State) -> list[str]:
+    count, limit_s = state.measured.cut_off, state.options.drain_s
+    return [f"{count} answers were cut off {limit_s:g} s after the end (--drain)"] if count else []
+
+
 def _complaints(records: list[RequestRecord]) -> list[str]:
     """What the reader has to know before believing the figures."""
     found = []
@@ -420,7 +442,7 @@ def _head(state: _State) -> dict[str, Any]:
 
 
 def _manifest(state: _State, status: str, error: str | None = None) -> dict[str, Any]:
-    options, target = state.options, state.options.target
+    options = state.options
     return {
         "run_id": state.folder.run_id,
         "status": status,
@@ -435,16 +457,8 @@ def _manifest(state: _State, status: str, error: str | None = None) -> dict[str,
         "seed": options.crowd.seed,
         "began_at": datetime.fromtimestamp(state.clock.began_unix_s, UTC).isoformat(),
         "time_scale": options.time_scale,
-        "config": {
-            "target": target.shown(),
-            "crowd": {"name": options.crowd.name, "counts": options.crowd.counts()},
-            "duration_s": options.duration_s,
-            "max_requests": options.max_requests,
-            "warmup_s": options.warmup_s,
-            "max_rps": options.max_rps,
-            "force_lengths": options.force_lengths,
-            "prompts": options.crowd.prompts.kind,
-        },
+        "resumptions": state.earlier.resumptions,
+        "config": as_config(options),
         "target_facts": state.facts.as_row() if state.facts else None,
         "prediction_lengths": "as measured, by request_id",
         "harness": _harness(state),

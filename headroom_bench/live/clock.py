@@ -20,10 +20,10 @@ class RunClock:
         self._zero_ns = monotonic_ns()
         self.began_unix_s = time.time()
 
-    def start(self) -> None:
-        """Makes this moment the run's zero."""
-        self._zero_ns = monotonic_ns()
-        self.began_unix_s = time.time()
+    def start(self, at_s: float = 0.0) -> None:
+        """Makes this moment `at_s` on the run's clock: its zero, or where a run is taken up."""
+        self._zero_ns = monotonic_ns() - round(at_s / self.scale * 1e9)
+        self.began_unix_s = time.time() - at_s / self.scale
 
     def at(self, stamp_ns: int) -> float:
         """A stamp on the run's clock, in seconds of life time."""

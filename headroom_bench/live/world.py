@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headroom_bench.crowd.world import Answer, Request, Stopped
+from headroom_bench.errors import UserError
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import CHAT_PATH, chat_body
 from headroom_bench.live.exchange import Exchange, Transport
@@ -21,6 +22,9 @@ from headroom_bench.records import RequestRecord
 
 PARSE_SLICE_NS = 500_000
 """Longest stretch of parsing before the event loop gets its turn."""
+
+WRITE_LIMIT_S = 30.0
+"""Longest that a person waits for the record of the last answer to be on disk."""
 
 LAG_ALLOWED_MS = 10.0
 LAG_ALLOWED_SHARE = 0.1
@@ -187,8 +191,11 @@ class LiveWorld:
     async def _last_record_written(self, request: Request) -> None:
         writing = self._writing.pop((request.persona, request.user), None)
         if writing is not None and not writing.done():
-            await asyncio.wrap_future(writing)
-        elif writing is not None:
+            await asyncio.wait({asyncio.wrap_future(writing)}, timeout=WRITE_LIMIT_S)
+        if writing is not None and not writing.done():
+            told = f"no answer from the disk in {WRITE_LIMIT_S:g} s"
+            raise UserError(f"results cannot be written: {told}")
+        if writing is not None:
             writing.result()
 
     def _new_record(self, request: Request, started_at_s: float) -> RequestRecord:

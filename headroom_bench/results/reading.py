@@ -21,13 +21,20 @@ def read_manifest(run: Path) -> dict[str, Any]:
         UserError: the folder holds none, or it is not readable.
     """
     path = run / "manifest.json"
+    if not path.exists():
+        raise UserError(f"{run} is not a run: it holds no manifest.json")
+    return read_json(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises `UserError` where it is none."""
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{run} is not a run: it holds no manifest.json") from None
-    except (OSError, ValueError) as why:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as why:
         raise UserError(f"{path} cannot be read: {why}") from None
-    return manifest
+    if not isinstance(read, dict):
+        raise UserError(f"{path} cannot be read: it is not a JSON object")
+    return read
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import queue
 import re
 import threading
@@ -13,11 +15,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from headroom_bench.errors import UserError
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
+from headroom_bench.redaction import redacted
 from headroom_bench.results import token_times
 
 SCHEMA_VERSION = 1
+CLOSE_S = 30.0
+"""Longest wait for a disk at the end."""
 
 
 def compact_json(row: Mapping[str, Any]) -> str:
@@ -27,12 +37,35 @@ def compact_json(row: Mapping[str, Any]) -> str:
 class RunFolder:
     """`results/<time>-<target>-<crowd>/`: creates it, and writes what is not on the hot path."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within: str = "") -> None:
+        """`within`: the run id of the run that this is a repeat of."""
         self.path = path
+        self.run_id = f"{within}/{path.name}" if within else path.name
+        self._lock: int | None = None
 
-    @property
-    def run_id(self) -> str:
-        return self.path.name
+    def lock(self) -> None:
+        """Holds the folder until `unlock`, or until this process ends, however it does.
+
+        Raises:
+            UserError: another process holds it.
+        """
+        if fcntl is None:
+            return
+        lock = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise UserError(f"{self.path} is still being written by another process") from None
+        except OSError:  # a network's file system may know no locks
+            os.close(lock)
+        else:
+            self._lock = lock
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @classmethod
     def create(cls, parent: Path, target: str, crowd: str, now: datetime) -> RunFolder:
@@ -53,6 +86,15 @@ class RunFolder:
             return cls(path)
         raise UserError(f"results folder {parent / stem} exists a thousand times over")
 
+    @classmethod
+    def made(cls, path: Path, within: str = "") -> RunFolder:
+        """The folder at `path` itself, made where it is not there. Raises `UserError`."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as why:
+            raise UserError(f"results folder {path} cannot be made: {why.strerror}") from None
+        return cls(path, within)
+
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         self.write_json("manifest.json", {"schema_version": SCHEMA_VERSION, **manifest})
 
@@ -60,24 +102,45 @@ class RunFolder:
         """Replaces a file as a whole: a reader sees the old or the new one, never half."""
         path = self.path / name
         half = path.with_suffix(path.suffix + ".new")
-        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+        shown = redacted(document)
+        text = json.dumps(shown, indent=1, ensure_ascii=False, allow_nan=False)
         try:
-            half.write_text(text + "\n", encoding="utf-8")
+            half.write_bytes(_encoded(text + "\n"))
             half.replace(path)
         except OSError as why:
-            half.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                half.unlink(missing_ok=True)
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
     def write_rows(
         self, name: str, rows: Iterable[RequestRecord | JournalRecord | JournalSample]
     ) -> None:
         """Writes a JSON Lines file at once."""
+        self._write_rows(name, rows, "wb")
+
+    def append_rows(self, name: str, rows: Iterable[RequestRecord]) -> None:
+        """Adds to a JSON Lines file."""
+        self._write_rows(name, rows, "ab")
+
+    def _write_rows(
+        self, name: str, rows: Iterable[RequestRecord | JournalRecord | JournalSample], mode: str
+    ) -> None:
         path = self.path / name
         try:
-            with path.open("w", encoding="utf-8") as out:
-                out.writelines(compact_json(row.as_row()) + "\n" for row in rows)
+            with path.open(mode) as out:
+                out.writelines(_line(row.as_row()) for row in rows)
         except OSError as why:
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    """A row as a line of a JSON Lines file, without secrets that a server may have quoted."""
+    return _encoded(compact_json(redacted(row)) + "\n")
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8; half of a surrogate pair, which a server may send, as the escape that JSON has."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _slug(text: str) -> str:
@@ -120,34 +183,46 @@ class RecordWriter:
 
     def append(self, record: RequestRecord, event_times_s: Iterable[float]) -> Future[None]:
         """Queues a record; the future is done when it is with the operating system."""
-        line = (compact_json(record.as_row()) + "\n").encode()
+        line = _line(record.as_row())
         done: Future[None] = Future()
         times = token_times.encode(record.request_id, event_times_s)
         self._queue.put(_Entry(line, times, done, time.monotonic()))
         return done
 
+    @property
+    def failed(self) -> bool:
+        """Whether something could not be written; nothing is written after that."""
+        return self._failure is not None
+
     def _run(self) -> None:
         while (entry := self._queue.get()) is not None:
             try:
-                self._requests.write(entry.line)
-                self._requests.flush()
-                self._tokens.write(entry.times)
-                self._tokens.flush()
+                self._write(entry)
             except OSError as why:
-                self._failure = why
+                self._failure = self._failure or why
                 entry.done.set_exception(_unwritable(why))
             else:
                 entry.done.set_result(None)
             self.worst_lag_s = max(self.worst_lag_s, time.monotonic() - entry.queued_at_s)
 
+    def _write(self, entry: _Entry) -> None:
+        if self._failure is not None:  # after half a line another one would make both unreadable
+            raise self._failure
+        self._requests.write(entry.line)
+        self._requests.flush()
+        self._tokens.write(entry.times)
+        self._tokens.flush()
+
     def close(self) -> None:
-        """Waits until everything is written.
+        """Waits until everything is written, at most `CLOSE_S`.
 
         Raises:
             UserError: something could not be written (disk full, say).
         """
         self._queue.put(None)
-        self._thread.join()
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            raise UserError(f"results cannot be written: no answer from the disk in {CLOSE_S:g} s")
         unclosed = self._close_files()
         failure = self._failure or unclosed
         if failure is not None:

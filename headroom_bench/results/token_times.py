@@ -26,6 +26,28 @@ def encode(request_id: str, times_s: Iterable[float]) -> bytes:
     return struct.pack("<H", len(name)) + name + struct.pack("<I", len(times)) + times.tobytes()
 
 
+def whole_bytes(data: bytes) -> int:
+    """How many bytes of a file's contents are whole entries, the beginning included; 0 where even
+    that is torn.
+
+    Raises:
+        UserError: it does not begin as a tokens.bin does.
+    """
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):
+            return 0
+        raise UserError("tokens.bin is not one of this version")
+    whole = at = len(MAGIC)
+    while at + 2 <= len(data):
+        counted = at + 2 + struct.unpack_from("<H", data, at)[0]
+        if counted + 4 > len(data):
+            break
+        at = counted + 4 + 8 * struct.unpack_from("<I", data, counted)[0]
+        if at <= len(data):
+            whole = at
+    return whole
+
+
 def read(path: Path) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Request ids and their event times, shape (events,), seconds on the run's clock.
 

@@ -1,0 +1,92 @@
+"""What a former part of a run left: where its clock stood, whom it left in which conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headroom_bench.crowd.conversation import Conversation
+from headroom_bench.crowd.crowd import Crowd, User
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.journal_watch import EarlierJournal
+from headroom_bench.experiments.run_options import RunOptions
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.resumption import Talk, talk_of
+from headroom_bench.results.statistics import is_extra
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Empty where a run begins."""
+
+    records: list[RequestRecord] = field(default_factory=list)
+    """Those of conversations that had ended."""
+    journal: EarlierJournal = field(default_factory=EarlierJournal)
+    """What the server's journal told of it."""
+    ended_s: float = 0.0
+    """Where the run's clock stood at its end, life seconds."""
+    first_talks: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """The number of the first conversation of (persona, user) that had not ended."""
+    model: str | None = None
+    """As the server called it."""
+    resumptions: list[dict[str, Any]] = field(default_factory=list)
+    """For the manifest: when the run was taken up, and with what."""
+
+    def left(self, options: RunOptions) -> bool:
+        """Whether there is anything left to ask."""
+        if options.duration_s is not None and self.ended_s >= options.duration_s:
+            return False
+        return options.max_requests is None or len(self.records) < options.max_requests
+
+    def check_model(self, model: str | None) -> None:
+        """Raises `UserError` where the server now serves another model."""
+        if self.model is not None and model is not None and model != self.model:
+            raise UserError(
+                f"another target: the run was against the model {self.model}, and the server has "
+                f"{model} now; start a new run"
+            )
+
+
+def unfinished_talks(records: Iterable[RequestRecord], crowd: Crowd) -> set[Talk]:
+    """The conversations of which something is recorded, but not their end."""
+    talks: dict[Talk, list[RequestRecord]] = {}
+    for record in records:
+        talks.setdefault(talk_of(record), []).append(record)
+    users = {(user.persona.name, user.index): user for user in crowd.users()}
+    found = set()
+    for talk, own in talks.items():
+        user = users.get(talk[:2])
+        if user is None:
+            raise UserError(f"a record is of {talk[0]}-{talk[1]}, who is not in the run's crowd")
+        if not _has_ended(user, talk, own):
+            found.add(talk)
+    return found
+
+
+def number_of(talk: Talk) -> int:
+    """`{persona}-{user}/c{number}`."""
+    return int(talk[2].rpartition("/c")[2])
+
+
+def _has_ended(user: User, talk: Talk, records: list[RequestRecord]) -> bool:
+    """Whether the script came to its end, or a failure ended it."""
+    if any(record.error_kind == "interrupted" for record in records):
+        return False
+    asked = [record for record in records if not is_extra(record)]
+    if any(not record.ok for record in asked):
+        return True
+    script = Conversation(user, number_of(talk)).script
+    last = script.turns - 1
+    return any((r.turn, r.round) == (last, script.rounds(last) - 1) for r in asked)
+
+
+def first_talks(
+    records: Iterable[RequestRecord], unfinished: set[Talk]
+) -> dict[tuple[str, int], int]:
+    """Where everybody goes on: with the conversation that had not ended, else with the next."""
+    found: dict[tuple[str, int], int] = {}
+    for talk in {talk_of(record) for record in records}:
+        number = number_of(talk) + (talk not in unfinished)
+        found[talk[:2]] = max(found.get(talk[:2], 0), number)
+    return found

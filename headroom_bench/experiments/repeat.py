@@ -1,0 +1,203 @@
+"""`--repeat N`: the same run several times, each with new text, and what they come to together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from headroom_bench import __version__
+from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
+from headroom_bench.experiments.earlier import Earlier
+from headroom_bench.experiments.run import RunOutcome, run
+from headroom_bench.experiments.run_options import RunOptions, as_config
+from headroom_bench.judge.verdict import Load
+from headroom_bench.redaction import redacted
+from headroom_bench.report.progress import Progress
+from headroom_bench.report.summary import (
+    RATIOS,
+    Window,
+    WorldOutcome,
+    build_summary,
+)
+from headroom_bench.results.pooling import Repeat, between, mean_of, pooled
+from headroom_bench.results.reading import read_json, read_manifest, read_requests
+from headroom_bench.results.run_folder import RunFolder
+from headroom_bench.results.statistics import spread, steady, usable
+
+Say = Callable[[str], None]
+ShowProgress = Callable[[str, Callable[[], float]], Progress]
+TakeUp = Callable[[Path], tuple[RunOptions, RunFolder, Earlier]]
+
+
+def repeat(
+    options: RunOptions,
+    times: int,
+    say: Say,
+    progress: ShowProgress,
+    taken_up: tuple[RunFolder, TakeUp] | None = None,
+) -> RunOutcome:
+    """Runs it `times` times into subfolders `repeat-1`, … and writes the pooled summary above them.
+
+    Every repeat has the same seed, so the same lengths, and texts of its own. With `taken_up` (the
+    folder and what takes up one repeat in it) those that are complete stay as they are.
+
+    Raises:
+        UserError: as `run` does; repeats that ended before stay on disk.
+    """
+    if taken_up is None:
+        target, crowd = options.target, options.crowd
+        folder = RunFolder.create(options.out, target.name, crowd.name, datetime.now())
+    else:
+        folder = taken_up[0]
+    folder.lock()
+    code = 0
+    try:
+        _write_manifest(folder, options, times, "running")
+        for number in range(1, times + 1):
+            say(f"repeat {number} of {times}")
+            code = _one(options, folder, number, say, progress, taken_up)
+            if code == EXIT_INTERRUPTED:
+                break
+        summary = _summary(folder, options, times)
+        folder.write_json("summary.json", summary)
+        status = "interrupted" if code == EXIT_INTERRUPTED else "complete"
+        _write_manifest(folder, options, times, status)
+    except UserError as why:
+        _write_manifest(folder, options, times, "failed", str(why))
+        raise
+    finally:
+        folder.unlock()
+    if code != EXIT_INTERRUPTED:
+        good = summary["requests"] > summary["errors"]
+        code = 0 if good else EXIT_TARGET
+    return RunOutcome(folder.path, redacted(summary), code)
+
+
+def _one(
+    options: RunOptions,
+    folder: RunFolder,
+    number: int,
+    say: Say,
+    progress: ShowProgress,
+    taken_up: tuple[RunFolder, TakeUp] | None,
+) -> int:
+    path = folder.path / f"repeat-{number}"
+    if taken_up is not None and (path / "manifest.json").exists():
+        if read_manifest(path).get("status") == "complete":
+            return 0
+        own, inside, earlier = taken_up[1](path)
+        return run(own, say, progress, inside, earlier).exit_code
+    return run(options, say, progress, RunFolder.made(path, folder.run_id)).exit_code
+
+
+def _summary(folder: RunFolder, options: RunOptions, times: int) -> dict[str, Any]:
+    repeats = _read(folder, times)
+    worlds = {}
+    for world in ("measured", "predicted"):
+        records, ended_s = pooled(repeats, world)
+        sides = [r.summary if world == "measured" else r.summary.get("predicted") for r in repeats]
+        known = [side for side in sides if side is not None]
+        worlds[world] = WorldOutcome(records, _load(known), _limits(known)), ended_s
+    ours, ended_s = worlds["measured"]
+    summary = build_summary(
+        {
+            "run_id": folder.run_id,
+            "target": options.target.name,
+            "crowd": options.crowd.name,
+            "model": repeats[0].summary.get("model") if repeats else None,
+        },
+        ours,
+        worlds["predicted"][0] if worlds["predicted"][0].records else None,
+        {name: persona.target for name, persona in options.crowd.personas().items()},
+        Window(0.0, ended_s),
+        _harness([repeat.summary["harness"] for repeat in repeats]),
+        [f"repeat {each.number}: {text}" for each in repeats for text in each.summary["warnings"]],
+    )
+    summary["repeats"] = {
+        "asked": times,
+        "done": len(repeats),
+        "folders": [f"repeat-{each.number}" for each in repeats],
+        "between": {
+            name: between(_figure(each, metric, percentile) for each in repeats)
+            for name, (metric, percentile) in RATIOS.items()
+        },
+    }
+    return summary
+
+
+def _read(folder: RunFolder, times: int) -> list[Repeat]:
+    found = []
+    for number in range(1, times + 1):
+        path = folder.path / f"repeat-{number}"
+        if not (path / "summary.json").exists():
+            continue
+        beside = (path / "predicted.jsonl").exists()
+        found.append(
+            Repeat(
+                number,
+                read_json(path / "summary.json"),
+                read_requests(path) if (path / "requests.jsonl").exists() else [],
+                read_requests(path, "predicted") if beside else [],
+            )
+        )
+    return found
+
+
+def _figure(repeat: Repeat, metric: str, percentile: str) -> float | None:
+    records = usable(steady(repeat.measured, *repeat.window_s))
+    return spread(getattr(record, metric) for record in records)[percentile]
+
+
+def _load(sides: Sequence[Mapping[str, Any]]) -> Load:
+    """How busy the box was, averaged over repeats that all know it."""
+    totals = [side["totals"] for side in sides]
+    return Load(
+        busy_share=mean_of(row.get("busy_share") for row in totals),
+        all_slots_share=mean_of(row.get("all_slots_share") for row in totals),
+    )
+
+
+def _limits(sides: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each limit with its evidence from the repeat where it was the strongest, and in how many
+    repeats it stood."""
+    strongest: dict[str, dict[str, Any]] = {}
+    counts: dict[str, int] = {}
+    for row in (row for side in sides for row in side["limits"]):
+        name = row["limit"]
+        counts[name] = counts.get(name, 0) + 1
+        if name not in strongest or row["share"] > strongest[name]["share"]:
+            strongest[name] = dict(row)
+    rows = [{**row, "repeats": counts[name]} for name, row in strongest.items()]
+    return sorted(rows, key=lambda row: -row["share"])
+
+
+def _harness(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The worst of each figure."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    worst: dict[str, Any] = {}
+    for name in names:
+        known = [row[name] for row in rows if row.get(name) is not None]
+        smallest = name in ("headroom_times", "valid_share", "valid")
+        if not known or isinstance(known[0], str):
+            worst[name] = known[0] if known else None
+        else:
+            worst[name] = min(known) if smallest else max(known)
+    return {"lag_p99_ms": None, "cpu_share": None, "valid": True, **worst}
+
+
+def _write_manifest(
+    folder: RunFolder, options: RunOptions, times: int, status: str, error: str | None = None
+) -> None:
+    folder.write_manifest(
+        {
+            "run_id": folder.run_id,
+            "status": status,
+            "error": error,
+            "repeats": times,
+            "headroom_bench": __version__,
+            "seed": options.crowd.seed,
+            "config": as_config(options),
+        }
+    )

@@ -1,0 +1,114 @@
+"""Taking up a run that was interrupted, killed, or ended by a full disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headroom_bench import __version__
+from headroom_bench.crowd.script import Prompts
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.earlier import Earlier, first_talks, unfinished_talks
+from headroom_bench.experiments.journal_watch import EarlierJournal
+from headroom_bench.experiments.run_options import RunOptions, options_of
+from headroom_bench.plain import from_plain
+from headroom_bench.results.reading import read_manifest
+from headroom_bench.results.resumption import latest_s, mend, set_aside
+from headroom_bench.results.run_folder import RunFolder
+
+
+def take_up(
+    path: Path,
+    headers: Mapping[str, str],
+    prompts_of: Callable[[str], Prompts],
+    source: str | None,
+) -> tuple[RunOptions, RunFolder, Earlier]:
+    """What `run` needs to go on with the run in `path`: with its seed and settings, from where its
+    clock stood, each person in the first conversation that had not ended.
+
+    `headers` are values that stand in no manifest; `source` is the target that was named with it,
+    which must be the run's own. The folder is mended: a torn last line is cut off, records of
+    unfinished conversations move to `requests.unfinished.jsonl`, for these are held again.
+
+    Raises:
+        UserError: no run, one that is complete or still goes on, or one against another target.
+    """
+    manifest = read_manifest(path)
+    options = _options(path, manifest, headers, prompts_of, source)
+    folder = RunFolder(path, str(manifest.get("run_id", path.name)).rpartition("/")[0])
+    folder.lock()
+    try:
+        return options, folder, _what_is_there(folder, options, manifest)
+    finally:
+        folder.unlock()
+
+
+def repeats_in(
+    path: Path,
+    headers: Mapping[str, str],
+    prompts_of: Callable[[str], Prompts],
+    source: str | None,
+) -> tuple[RunOptions, RunFolder, int] | None:
+    """The options, folder and number of an unfinished series of repeats; None for a single run.
+
+    Raises:
+        UserError: as `take_up` does.
+    """
+    manifest = read_manifest(path)
+    times = manifest.get("repeats")
+    if times is None:
+        return None
+    options = _options(path, manifest, headers, prompts_of, source)
+    return options, RunFolder(path), from_plain(int, times, f"{path}: repeats")
+
+
+def _options(
+    path: Path,
+    manifest: dict[str, Any],
+    headers: Mapping[str, str],
+    prompts_of: Callable[[str], Prompts],
+    source: str | None,
+) -> RunOptions:
+    if manifest.get("world") == "predicted":
+        raise UserError(f"{path} was simulated; simulate it again")
+    if manifest.get("status") == "complete":
+        raise UserError(f"{path} is complete: there is nothing to resume")
+    config = manifest.get("config")
+    if not isinstance(config, dict):
+        raise UserError(f"{path / 'manifest.json'} holds no config")
+    options = options_of(config, path, headers, prompts_of)
+    if source is not None and source != options.target.source:
+        raise UserError(f"{path} is a run against {options.target.source}, not {source}")
+    return options
+
+
+def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, Any]) -> Earlier:
+    records = mend(folder)
+    facts = manifest.get("target_facts")
+    resumptions = list(manifest.get("resumptions", []))
+    former_s = resumptions[-1].get("clock_s", 0.0) if resumptions else 0.0
+    earlier = Earlier(
+        records,
+        EarlierJournal.of(folder.path),
+        max(latest_s(records), former_s),
+        model=facts.get("model") if isinstance(facts, dict) else None,
+    )
+    unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()
+    kept = set_aside(folder, records, unfinished)
+    resumption = {
+        "at": datetime.now(UTC).isoformat(),
+        "status_before": manifest.get("status"),
+        "clock_s": earlier.ended_s,
+        "kept_requests": len(kept),
+        "held_again": sorted(talk for _, _, talk in unfinished),
+        "headroom_bench": __version__,
+    }
+    return replace(
+        earlier,
+        records=kept,
+        first_talks=first_talks(records, unfinished),
+        resumptions=[*resumptions, resumption],
+    )

@@ -1,0 +1,76 @@
+"""Several runs of the same thing as one: their records side by side, their figures with spread."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.statistics import steady
+
+_MOMENTS = ("started_at_s", "sent_s", "first_byte_s", "end_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """One of them. Life seconds on its own clock."""
+
+    number: int
+    """1-based."""
+    summary: Mapping[str, Any]
+    measured: Sequence[RequestRecord]
+    predicted: Sequence[RequestRecord]
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        return self.summary["warmup_s"], self.summary["duration_s"]
+
+
+def pooled(repeats: Iterable[Repeat], world: str) -> tuple[list[RequestRecord], float]:
+    """The records of all measured windows, laid end to end on one clock, and the clock's end.
+
+    Ids begin with the repeat's number, so that no two conversations are taken for one.
+    """
+    found: list[RequestRecord] = []
+    at_s = 0.0
+    for repeat in repeats:
+        warmup_s, ended_s = repeat.window_s
+        records = repeat.measured if world == "measured" else repeat.predicted
+        found += [_moved(r, at_s - warmup_s, repeat) for r in steady(records, warmup_s, ended_s)]
+        at_s += max(0.0, ended_s - warmup_s)
+    return found, at_s
+
+
+def _moved(record: RequestRecord, by_s: float, repeat: Repeat) -> RequestRecord:
+    moments: dict[str, Any] = {
+        name: None if (moment := getattr(record, name)) is None else moment + by_s
+        for name in _MOMENTS
+    }
+    return replace(
+        record,
+        request_id=f"{repeat.number}/{record.request_id}",
+        conversation_id=f"{repeat.number}/{record.conversation_id}",
+        **moments,
+    )
+
+
+def between(values: Iterable[float | None]) -> dict[str, Any]:
+    """How a figure differs from repeat to repeat: `{values, mean, stdev, n}`; the standard
+    deviation from two known values on."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return {
+        "values": listed,
+        "mean": statistics.fmean(known) if known else None,
+        "stdev": statistics.stdev(known) if len(known) > 1 else None,
+        "n": len(known),
+    }
+
+
+def mean_of(rows: Iterable[float | None]) -> float | None:
+    """The mean, where every repeat has the figure."""
+    listed = list(rows)
+    known = [value for value in listed if value is not None]
+    return statistics.fmean(known) if listed and len(known) == len(listed) else None
