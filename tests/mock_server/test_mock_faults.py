@@ -339,6 +339,12 @@ async def test_merged_tokens_are_told_apart_where_it_does_not(dialect: str) -> N
     five_an_event(await measure("merge:5", dialect=dialect))
 
 
+@pytest.mark.xfail(reason="the first event's running count stands for all", strict=True)
+async def test_a_cut_answer_keeps_the_count_so_far() -> None:
+    seen = await measure("cut:4")
+    assert seen.record.completion_tokens == len(seen.truth["token_sent_ns"]) == 4
+
+
 def test_no_fault_is_forgotten() -> None:
     asked = {fault.name for text in READINGS for fault in parse_faults([text])}
     logged = {name for name in CATALOG if name.startswith("log-")}
