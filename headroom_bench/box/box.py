@@ -83,6 +83,7 @@ class Box:
         self._decoders = _decoding(pricer, design)
         self._memory = _memory(design, self._decoders)
         self._plan = Plan(pricer, design, self._decoders, self._memory, self._reading, leap)
+        self._solo = False  # the latest admitted runs alone
         self._refused = False  # the head of the queue found no place, and nothing has changed
         self._live: dict[str, Task] = {}
         self._over: dict[str, Task] = {}
@@ -105,7 +106,11 @@ class Box:
         task = Task(request, self._submitted, request.segments, prompt_tokens, at)
         self._submitted += 1
         self._live[request.id] = task
-        insort(self._calls, _Call(at, task, False), key=_call_at)
+        calls, call = self._calls, _Call(at, task, False)
+        if not calls or calls[-1].at <= at:
+            calls.append(call)
+        else:
+            insort(calls, call, key=_call_at)
 
     def cancel(self, id: str, at: float) -> None:  # noqa: A002
         """The person of request `id` hung up at `at`: no event of it follows the next boundary.
@@ -261,10 +266,14 @@ class Box:
         seated = False
         while queue:
             task = next(iter(queue.values()))
-            if not self._may_join(task) or not self._memory.seat(task):
+            if (task.request.alone or self._solo) and self._busy():
+                self._refused = True  # some requests run with no other beside them
+                break
+            if not self._memory.seat(task):
                 self._refused = True
                 break
             del queue[task.number]
+            self._solo = task.request.alone
             task.order = usage.admitted
             task.held = task.start
             usage.admitted += 1
@@ -280,18 +289,6 @@ class Box:
             seated = True
         if seated:
             self._plan.restart(at)
-
-    def _may_join(self, task: Task) -> bool:
-        """Some requests run with no other beside them."""
-        if not self._busy():
-            return True
-        return not (task.request.alone or self._alone())
-
-    def _alone(self) -> bool:
-        if len(self._reading) + len(self._decoders.tasks) != 1:
-            return False
-        only = self._reading[0] if self._reading else next(iter(self._decoders.tasks.values()))
-        return only.request.alone
 
     def _leave(self, task: Task, *, keep: bool = True) -> None:
         """`task` is in the batch no more, and its place is free."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.design import BoxDesign
 from headroom_bench.box.memory import Decoding, Places
-from headroom_bench.box.prefix_tree import Atom, Node, PrefixTree
+from headroom_bench.box.prefix_tree import Node, PrefixTree
 from headroom_bench.box.task import Task
+from headroom_bench.segments import Segment
 
 SURE_BEATS = 1024
 """Look no further ahead than this many beats."""
@@ -46,19 +47,23 @@ class PagedMemory:
     def seat(self, task: Task) -> bool:
         if not self._places:
             return False
-        self.settle()
+        private = self._settle()
         tree, page = self.tree, self._page
         node, depth, start = tree.root, 0, 0
         if self._design.prefix_cache:
-            if task.atoms is None:
-                task.atoms = tree.atoms(task.segments)
+            first = task.path is None
+            if task.path is None:
+                task.path = task.segments
             node, depth, start = tree.match(_with_answer(task, len(task.times)))
+            if first and any(segment.blocks for segment in task.segments[depth:]):
+                task.path = tree.path(task.segments)
+                node, depth, start = tree.match(task.path)
             start = min(start, (task.target - 1) // page * page)
         tokens = task.target
         if self._design.reserve_answer:
             tokens = task.prompt_tokens + task.wanted
         own = -(-tokens // page) - start // page
-        used = tree.pages - tree.evictable + self._private()
+        used = tree.pages - tree.evictable + private
         if own + tree.unused_pages(node) > self._limit - used:
             if used:
                 return False
@@ -69,7 +74,6 @@ class PagedMemory:
         task.start = start
         task.pages, task.reserved = start // page, own
         self._reserved += own
-        self.settle()
         return True
 
     def read(self, task: Task, tokens: int) -> None:
@@ -100,9 +104,8 @@ class PagedMemory:
         self._places.give(task.seat)
 
     def settle(self) -> None:
-        excess = self.tree.pages + self._private() - self._limit
-        if excess > 0:
-            self.tree.evict(excess)
+        if self.tree.evictable:
+            self._settle()
 
     def fit(self, beat: int, reads: int, decodes: bool) -> int:  # noqa: ARG002
         if self._design.reserve_answer or not decodes:
@@ -126,6 +129,14 @@ class PagedMemory:
     def used_share(self) -> float | None:
         return (self.tree.pages - self.tree.evictable + self._private()) / self._limit
 
+    def _settle(self) -> int:
+        """Settle. Returns the pages that running sequences hold beside the tree."""
+        private = self._private()
+        excess = self.tree.pages + private - self._limit
+        if excess > 0:
+            self.tree.evict(excess)
+        return private
+
     def _private(self) -> int:
         """Pages that running sequences hold beside the tree."""
         if self._design.reserve_answer:
@@ -140,8 +151,8 @@ class PagedMemory:
         assert old is not None
         base: Node | None = old if old.pages == old.full else old.parent
         missing = path[task.depth :]
-        if task.preemptions and generated and _is_older_answer(old.key, path[-1][0]):
-            old = task.node = tree.rename(old, *path[-1])
+        if task.preemptions and generated and _is_older(old, path[-1]):
+            old = task.node = tree.rename(old, path[-1])
             base, missing = old.parent, path[-1:]
         assert base is not None
         node = tree.insert(base, missing, written)
@@ -159,17 +170,16 @@ class PagedMemory:
         task.pages = pages
 
 
-def _with_answer(task: Task, generated: int) -> list[Atom]:
-    """The prompt's atoms, and that of the answer so far."""
-    atoms = task.atoms
-    assert atoms is not None
-    if not generated:
-        return atoms
-    return [*atoms, ((task.request.answer_id, generated), generated)]
+def _with_answer(task: Task, generated: int) -> tuple[Segment, ...]:
+    """The prompt's pieces, and the answer so far."""
+    assert task.path is not None
+    return (*task.path, _answer(task, generated)) if generated else task.path
 
 
-def _is_older_answer(key: object, answer: object) -> bool:
-    """Whether a node holds what there was of an answer when its sequence was preempted."""
-    if not isinstance(key, tuple) or not isinstance(answer, tuple):
-        return False
-    return bool(key[0] == answer[0] and key != answer)
+def _answer(task: Task, generated: int) -> Segment:
+    return Segment("answer", "assistant", "prose", task.request.answer_id, generated)
+
+
+def _is_older(node: Node, answer: Segment) -> bool:
+    """Whether `node` holds what there was of an answer when its sequence was preempted."""
+    return node.key[1] == answer.content_id and node.key[2] != answer.tokens

@@ -15,26 +15,42 @@ from headroom_bench.segments import HASH_BLOCK_TOKENS, Segment
 TIDY_OFFERS = 1024
 """Look through the leaves on offer when about so many more have come than there were."""
 
-Atom = tuple[object, int]
-"""A piece of text: what identifies it after what precedes it, and its tokens."""
+Key = tuple[int, str, int]
+"""What identifies a piece of text in its place: its parent's number, content id and tokens."""
 
 
-def _pieces(segment: Segment) -> list[Atom]:
+def _pieces(segment: Segment) -> list[Segment]:
     """A text in the 16-token blocks that are known of it, and the rest."""
+    name, role, kind = segment.name, segment.role, segment.kind
     known = segment.blocks[: segment.tokens // HASH_BLOCK_TOKENS]
-    pieces: list[Atom] = [(block, HASH_BLOCK_TOKENS) for block in known]
+    pieces = [Segment(name, role, kind, f"#{block}", HASH_BLOCK_TOKENS) for block in known]
     rest = segment.tokens - HASH_BLOCK_TOKENS * len(known)
     if rest:
-        pieces.append(((segment.content_id, segment.tokens), rest))
+        pieces.append(Segment(name, role, kind, f"{segment.content_id}#{segment.tokens}", rest))
     return pieces
 
 
 class Node:
-    """One atom in its place."""
+    """One piece of text in its place."""
 
-    __slots__ = ("children", "end", "full", "key", "pages", "parent", "refs", "stamp", "start")
+    __slots__ = (
+        "children",
+        "end",
+        "full",
+        "key",
+        "number",
+        "pages",
+        "parent",
+        "refs",
+        "stamp",
+        "start",
+    )
 
-    def __init__(self, key: object, parent: Node | None, start: int, end: int, page: int) -> None:
+    def __init__(
+        self, number: int, key: Key, parent: Node | None, start: int, end: int, page: int
+    ) -> None:
+        self.number = number
+        """Nodes before it."""
         self.key = key
         self.parent = parent
         self.start = start
@@ -49,17 +65,30 @@ class Node:
         """Running sequences that end here, and children with any."""
         self.stamp = 0
         """When it was last used."""
-        self.children: dict[object, Node] = {}
+        self.children = 0
+        """How many go on from here."""
 
 
 class PrefixTree:
     """Pages by content. Raises nothing: the caller sees to it that the pages exist."""
 
-    __slots__ = ("_heap", "_offers", "_order", "_page", "evictable", "pages", "root")
+    __slots__ = (
+        "_heap",
+        "_made",
+        "_nodes",
+        "_offers",
+        "_order",
+        "_page",
+        "evictable",
+        "pages",
+        "root",
+    )
 
     def __init__(self, page_tokens: int) -> None:
-        self.root = Node(None, None, 0, 0, page_tokens)
+        self.root = Node(0, (0, "", 0), None, 0, 0, page_tokens)
         self.root.refs = 1
+        self._nodes: dict[Key, Node] = {}
+        self._made = 1
         self.pages = 0
         """Pages held, used or not."""
         self.evictable = 0
@@ -69,27 +98,26 @@ class PrefixTree:
         self._offers = 0  # since the last tidying
         self._order = 0
 
-    def atoms(self, segments: tuple[Segment, ...]) -> list[Atom]:
+    def path(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """A prompt in the pieces by which it is, or will be, held: whole segments, but those of
         which more is known in 16-token blocks, unless they are here whole (an answer is)."""
-        atoms: list[Atom] = []
+        path: list[Segment] = []
         node: Node | None = self.root
         for segment in segments:
-            whole: Atom = ((segment.content_id, segment.tokens), segment.tokens)
-            pieces = [whole]
-            if segment.blocks and (node is None or whole[0] not in node.children):
+            pieces = [segment]
+            if segment.blocks and self._child(node, segment) is None:
                 pieces = _pieces(segment)
-            for atom in pieces:
-                node = None if node is None else node.children.get(atom[0])
-            atoms += pieces
-        return atoms
+            for piece in pieces:
+                node = self._child(node, piece)
+            path += pieces
+        return tuple(path)
 
-    def match(self, atoms: list[Atom]) -> tuple[Node, int, int]:
-        """The deepest node on the way of `atoms`, how many of them are here as a whole, and the
-        tokens in whole pages up to there."""
-        node, depth, page = self.root, 0, self._page
-        for atom in atoms:
-            child = node.children.get(atom[0])
+    def match(self, path: tuple[Segment, ...]) -> tuple[Node, int, int]:
+        """The deepest node on the way of `path`, how many pieces of that are here as a whole, and
+        the tokens in whole pages up to there."""
+        node, depth, page, nodes = self.root, 0, self._page, self._nodes
+        for piece in path:
+            child = nodes.get((node.number, piece.content_id, piece.tokens))
             if child is None:
                 break
             if child.pages < child.full:
@@ -98,18 +126,21 @@ class PrefixTree:
             depth += 1
         return node, depth, node.end // page * page
 
-    def insert(self, node: Node, atoms: list[Atom], written: int) -> Node:
-        """Hold the first `written` tokens of the path that goes on with `atoms` after `node`, which
-        is there as a whole. Returns the node in which they end."""
+    def insert(self, node: Node, pieces: tuple[Segment, ...], written: int) -> Node:
+        """Hold the first `written` tokens of the path that goes on with `pieces` after `node`,
+        which is there as a whole. Returns the node in which they end."""
         page, start = self._page, node.end
-        for key, tokens in atoms:
+        for piece in pieces:
             if start >= written:
                 break
+            tokens = piece.tokens
+            key = (node.number, piece.content_id, tokens)
             end = start + tokens
-            child = node.children.get(key)
+            child = self._nodes.get(key)
             if child is None:
-                child = Node(key, node, start, end, page)
-                node.children[key] = child
+                child = self._nodes[key] = Node(self._made, key, node, start, end, page)
+                self._made += 1
+                node.children += 1
             want = (end if end < written else written) // page - start // page
             if child.pages < want:
                 new = want - child.pages
@@ -120,23 +151,25 @@ class PrefixTree:
             node, start = child, end
         return node
 
-    def rename(self, node: Node, key: object, tokens: int) -> Node:
+    def rename(self, node: Node, answer: Segment) -> Node:
         """A leaf that one running sequence alone uses turns out to be the beginning of a longer
-        atom. Returns the node of that, which the sequence uses now."""
+        answer. Returns the node of that, which the sequence uses now."""
         parent = node.parent
         assert parent is not None
-        del parent.children[node.key]
-        same = parent.children.get(key)
+        key = (parent.number, answer.content_id, answer.tokens)
+        del self._nodes[node.key]
+        same = self._nodes.get(key)
         if same is not None:  # somebody else's: one copy is enough
             self.lock(same)
             self.pages -= node.pages
             node.parent = None
             parent.refs -= 1
+            parent.children -= 1
             return same
         node.key = key
-        node.end = node.start + tokens
+        node.end = node.start + answer.tokens
         node.full = node.end // self._page - node.start // self._page
-        parent.children[key] = node
+        self._nodes[key] = node
         return node
 
     def lock(self, node: Node) -> None:
@@ -188,10 +221,16 @@ class PrefixTree:
             if node.pages:
                 return
             heappop(heap)
-            del parent.children[node.key]
+            del self._nodes[node.key]
+            parent.children -= 1
             node.parent = None
             if not parent.children and not parent.refs:
                 self._offer(parent)
+
+    def _child(self, node: Node | None, piece: Segment) -> Node | None:
+        if node is None:
+            return None
+        return self._nodes.get((node.number, piece.content_id, piece.tokens))
 
     def _offer(self, leaf: Node) -> None:
         """`leaf` may be evicted."""

@@ -10,7 +10,7 @@ from headroom_bench.box.events import BoxRequest
 from headroom_bench.segments import Segment
 
 if TYPE_CHECKING:
-    from headroom_bench.box.prefix_tree import Atom, Node
+    from headroom_bench.box.prefix_tree import Node
     from headroom_bench.box.slots import Slot
 
 Outcome = Literal["done", "length", "cancelled", "rejected", "killed"]
@@ -104,10 +104,11 @@ class Task:
     forgotten: bool = False
     """Nothing is to be kept when it is over."""
     slot: Slot | None = None
-    atoms: list[Atom] | None = None
+    path: tuple[Segment, ...] | None = None
+    """Paged: the prompt in the pieces by which the tree holds it."""
     node: Node | None = None
     depth: int = 0
-    """Paged: how many of its atoms the tree had as a whole."""
+    """Paged: how many of those the tree had as a whole."""
     pages: int = 0
     """Paged: pages of the shared tree at its start that it does not hold itself."""
     reserved: int = 0

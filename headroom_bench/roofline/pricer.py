@@ -6,15 +6,13 @@ or the recorded pass times of a real server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A piece of one prompt, read in one pass."""
 
     tokens: int
@@ -22,9 +20,11 @@ class Chunk:
     """Tokens of the same sequence that are in the KV cache before this piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one pass carries. Sums, not lists, so that a change of the batch is cheap to price."""
+class Batch(NamedTuple):
+    """What one pass carries. Sums, not lists, so that a change of the batch is cheap to price.
+
+    A named tuple, because the box makes several for each request.
+    """
 
     decodes: int
     """Sequences that get one more token each."""

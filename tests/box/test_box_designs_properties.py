@@ -274,20 +274,10 @@ def test_pages_are_conserved(case: Case) -> None:
             assert 0.0 <= used <= 1.0
             tree = memory.tree
             assert 0 <= tree.evictable <= tree.pages <= memory._limit
-            assert pages_below(tree.root) == (tree.pages, tree.evictable)
+            held = tree._nodes.values()
+            assert sum(node.pages for node in held) == tree.pages
+            assert sum(node.pages for node in held if not node.refs) == tree.evictable
         ask(box, call)
     drain(box)
     assert memory._reserved == memory._shared == 0
     assert memory.tree.evictable == memory.tree.pages
-
-
-def pages_below(node: object) -> tuple[int, int]:
-    """Pages in a tree, and those that nobody uses, counted one by one."""
-    pages = evictable = 0
-    todo = [node]
-    while todo:
-        here = todo.pop()
-        pages += here.pages  # type: ignore[attr-defined]
-        evictable += 0 if here.refs else here.pages  # type: ignore[attr-defined]
-        todo += here.children.values()  # type: ignore[attr-defined]
-    return pages, evictable
