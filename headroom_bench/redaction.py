@@ -6,9 +6,11 @@ whatever is written, shown or raised goes through `redact`. Process-wide, becaus
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,8 +30,8 @@ _hidden: set[str] = set()
 
 
 def hide(secret: str) -> None:
-    """From now on `redact` masks this text, also where a server quotes it percent-encoded."""
-    for form in {secret, quote(secret, safe="")}:
+    """From now on `redact` masks this text, also where a server quotes it encoded."""
+    for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], escape(secret)}:
         if len(form) >= _SHORTEST:
             _hidden.add(form)
 
@@ -57,6 +59,11 @@ def redact(text: str) -> str:
         if secret in text:
             text = text.replace(secret, MASK)
     return text
+
+
+def shortened(text: str, length: int) -> str:
+    """The redacted text cut to a length: cut first, half a key would stay."""
+    return redact(text)[:length]
 
 
 def redacted(value: Any) -> Any:

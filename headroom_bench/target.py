@@ -125,12 +125,15 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     """A URL without its user and password, and those.
 
     Raises:
-        UserError: it cannot be read; the message does not show it, for what stands in it.
+        UserError: it cannot be read, or asks for more than a place; the message does not show it,
+            for what may stand in it.
     """
     try:
         parts = urlsplit(url)
     except ValueError as why:
         raise UserError(f"the URL cannot be read: {why}") from None
+    if parts.query or parts.fragment:
+        raise UserError("the URL has a query or a fragment, which we do not send; use a header")
     login, at, place = parts.netloc.rpartition("@")
     if not at:
         return url, None

@@ -20,6 +20,7 @@ from headroom_bench.cli import (
     simulate_command,
 )
 from headroom_bench.errors import UserError
+from headroom_bench.redaction import redact
 
 app = typer.Typer(
     name="headroom-bench",
@@ -66,29 +67,31 @@ def run_app(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except UserError as why:
         if debug:
-            traceback.print_exc()
+            _tell(traceback.format_exc())
         detail = getattr(why, "detail", "")
         if detail:
-            print(detail, file=sys.stderr)
-        print(f"headroom-bench: {_one_line(str(why))}", file=sys.stderr)
+            _tell(detail)
+        _tell(f"headroom-bench: {_one_line(str(why))}")
         return why.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except typer.Exit as end:
         return end.exit_code
-    except Exception as why:
+    except Exception as why:  # noqa: BLE001  (the last resort: a fault of ours, told as one)
         if _is_usage(why):
-            print(f"headroom-bench: {_one_line(_usage_message(why))}", file=sys.stderr)
+            _tell(f"headroom-bench: {_one_line(_usage_message(why))}")
             return 2
         if debug:
-            raise
+            _tell(traceback.format_exc())
         told = _one_line(f"{type(why).__name__}: {why}")
-        print(
-            f"headroom-bench: a fault of ours, please report it (--debug shows where): {told}",
-            file=sys.stderr,
-        )
+        _tell(f"headroom-bench: a fault of ours, please report it (--debug shows where): {told}")
         return 1
+
+
+def _tell(text: str) -> None:
+    """To stderr, without keys."""
+    print(redact(text), file=sys.stderr)
 
 
 def _is_usage(why: Exception) -> bool:

@@ -12,6 +12,9 @@ from headroom_bench.journal.llamacpp import Entry, LlamaCppParser
 from headroom_bench.journal.sources import follow_file
 from headroom_bench.records import JournalRecord, JournalSample
 
+STOP_S = 5.0
+"""Longest wait for the thread at the end."""
+
 
 class JournalTail:
     """Follows a llama.cpp log file in a daemon thread from `start()` to `stop()`.
@@ -72,7 +75,7 @@ class JournalTail:
         with self._changed:
             self._changed.wait_for(lambda: self._is_settled(expected), timeout=settle_s)
         self._stop.set()
-        self._thread.join()
+        self._thread.join(STOP_S)  # a file system that does not answer keeps it; it is a daemon
         if self._failure.error is not None:
             raise self._failure.error
         return list(self._records), list(self._samples)

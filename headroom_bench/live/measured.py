@@ -10,6 +10,7 @@ from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Reading, failure
 from headroom_bench.measures import fill_timing, first_visible
 from headroom_bench.records import RequestRecord
+from headroom_bench.redaction import shortened
 
 
 def fill_from_wire(
@@ -22,7 +23,7 @@ def fill_from_wire(
     problem = failure(exchange, reading)
     record.ok = problem is None
     if problem is not None:
-        record.error_kind, record.error = problem[0], problem[1][:500]
+        record.error_kind, record.error = problem[0], shortened(problem[1], 500)
     record.finish_reason = reading.finish_reason
     record.model = reading.model or record.model
     times = [clock.at(stamp) for stamp, _ in reading.token_events]

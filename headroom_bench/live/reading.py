@@ -13,6 +13,10 @@ from typing import Any, Literal
 
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.sse import stream_events
+from headroom_bench.redaction import shortened
+
+_LOOKED_AT = 65_536
+"""Bytes of an answer in which a key is looked for before its start is quoted."""
 
 Channel = Literal["content", "reasoning", "tool", "silent"]
 """silent: a token that decodes to nothing (yet), told by the server's running count."""
@@ -148,7 +152,7 @@ def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:
     parsed = _json(body)
     if isinstance(parsed, dict) and _read_error(reading, parsed):
         return
-    start = body[:120].decode("utf-8", "replace").strip()
+    start = shortened(body[:_LOOKED_AT].decode("utf-8", "replace"), 120).strip()
     if exchange.status < 300:
         reading.nonsense = f"{kind or 'no content type'} instead of an event stream: {start!r}"
     else:
@@ -159,7 +163,8 @@ def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes, alike: 
     parsed = _json(data)
     if not isinstance(parsed, dict):
         if reading.nonsense is None:
-            reading.nonsense = f"an event that is not a JSON object: {data[:80]!r}"
+            start = shortened(data[:_LOOKED_AT].decode("utf-8", "replace"), 80)
+            reading.nonsense = f"an event that is not a JSON object: {start!r}"
         return
     if _read_error(reading, parsed):
         return
