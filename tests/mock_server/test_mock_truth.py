@@ -53,7 +53,7 @@ async def test_each_tokens_times_are_kept(tmp_path: Path) -> None:
     assert (truth["outcome"], truth["completion_tokens"]) == ("done", 20)
     due, sent = np.array(truth["token_due_ns"]), np.array(truth["token_sent_ns"])
     assert len(due) == len(sent) == 20
-    assert np.diff(due) == pytest.approx(1e7, rel=0.6)
+    assert (np.diff(due) >= 1e7 - 1e3).all()  # a slip of a loaded machine only adds
     assert np.median(np.diff(due)) == pytest.approx(1e7, rel=1e-3)
     assert (sent >= due - 1_000_000).all()
     assert np.median(sent - due) < SLACK_S * 1e9
