@@ -18,8 +18,8 @@ from headroom_bench.units import parse_duration_s
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headroom_bench.experiments.conclude import RunOutcome
     from headroom_bench.experiments.earlier import Earlier
-    from headroom_bench.experiments.run import RunOutcome
     from headroom_bench.experiments.run_options import RunOptions
     from headroom_bench.report.progress import Progress
     from headroom_bench.results.run_folder import RunFolder

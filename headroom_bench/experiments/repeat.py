@@ -9,8 +9,9 @@ from typing import Any
 
 from headroom_bench import __version__
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
+from headroom_bench.experiments.conclude import RunOutcome
 from headroom_bench.experiments.earlier import Earlier
-from headroom_bench.experiments.run import RunOutcome, run
+from headroom_bench.experiments.run import run
 from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.judge.verdict import Load
 from headroom_bench.redaction import redacted

@@ -1,0 +1,156 @@
+"""After a run: the prediction beside it, the journal's join, the summary. Needs no server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET
+from headroom_bench.experiments.bounds import faster_than_memory
+from headroom_bench.experiments.box_words import in_words, memory_complaint
+from headroom_bench.experiments.deployment import missing_for_prediction
+from headroom_bench.experiments.harness import harness_complaints
+from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
+from headroom_bench.experiments.prompt_report import prompt_notes, prompts_row
+from headroom_bench.experiments.run_state import (
+    RunState,
+    deployment_for,
+    harness_of,
+    manifest,
+    naming,
+    one_way_s,
+)
+from headroom_bench.judge.verdict import Load
+from headroom_bench.records import RequestRecord
+from headroom_bench.redaction import redacted
+from headroom_bench.report.summary import Window, WorldOutcome, build_summary
+
+
+@dataclass(slots=True)
+class RunOutcome:
+    """What came of it."""
+
+    folder: Path
+    summary: dict[str, Any]
+    exit_code: int
+
+
+def conclude(state: RunState) -> RunOutcome:
+    """Prediction, journal join, summary: everything that needs no server."""
+    folder, measured = state.folder, state.measured
+    records = measured.records
+    journal_load = Load()
+    if state.journal is not None:
+        journal_load = state.journal.conclude(records, folder, measured.ended_s, state.warn)
+    deployment = deployment_for(state) if records else None
+    ours = WorldOutcome(records, journal_load, explain(records, journal_load, deployment))
+    theirs = _predict_beside(state, deployment) if deployment is not None else None
+    if state.facts is None and state.interrupt.happened:
+        state.warnings.append("interrupted before anything was measured")
+    elif deployment is None and records:
+        state.warnings.append(_why_no_prediction(state))
+    if deployment is not None:
+        if complaint := memory_complaint(deployment):
+            state.warnings.append(complaint)
+        impossible = faster_than_memory(records, deployment.pricer())
+        if impossible:
+            state.warnings.append(
+                f"{impossible} answers came faster than {deployment.hardware.name} can read "
+                f"{deployment.model.name} at {deployment.quant.name} from its memory: is that what "
+                "runs there, or does it draft?"
+            )
+    window = Window(state.options.warmup_s, measured.ended_s)
+    harness = harness_of(state)
+    summary = build_summary(
+        {**_head(state), "box": in_words(deployment) if deployment is not None else None},
+        ours,
+        theirs,
+        {name: persona.target for name, persona in state.options.crowd.personas().items()},
+        window,
+        harness,
+        [
+            *state.warnings,
+            *_cut_off(state),
+            *harness_complaints(harness, records),
+            *_complaints(records),
+            *_left_nothing(state),
+            *prompt_notes(state.options.crowd, records),
+        ],
+    )
+    status = "interrupted" if state.interrupt.happened else "complete"
+    summary["status"] = status
+    folder.write_json("summary.json", summary)
+    folder.write_manifest(manifest(state, status))
+    return RunOutcome(folder.path, redacted(summary), _exit_code(state))
+
+
+def _exit_code(state: RunState) -> int:
+    if state.interrupt.happened:
+        return EXIT_INTERRUPTED
+    records = state.measured.records
+    return 0 if any(record.ok for record in records) else EXIT_TARGET
+
+
+def _predict_beside(state: RunState, deployment: Any) -> WorldOutcome:
+    """The same people with the lengths that were really measured."""
+    records = state.measured.records
+    outcome, _ = predict_crowd(
+        state.options.crowd,
+        deployment,
+        naming(state),
+        lengths=measured_lengths(records),
+        one_way_s=one_way_s(state),
+    )
+    state.folder.write_rows("predicted.jsonl", outcome.records)
+    return outcome
+
+
+def _why_no_prediction(state: RunState) -> str:
+    target, facts = state.options.target, state.facts
+    missing = missing_for_prediction(
+        target.server, target.model or (facts.model if facts else None)
+    )
+    return f"no prediction: {', '.join(missing)} not given"
+
+
+def _left_nothing(state: RunState) -> list[str]:
+    warmup_s, records = state.options.warmup_s, state.measured.records
+    if not records or any(record.started_at_s >= warmup_s for record in records):
+        return []
+    return [f"every request began within the {warmup_s:g} s of --warmup: none is left to judge"]
+
+
+def _cut_off(state: RunState) -> list[str]:
+    count, limit_s = state.measured.cut_off, state.options.drain_s
+    return [f"{count} answers were cut off {limit_s:g} s after the end (--drain)"] if count else []
+
+
+def _complaints(records: list[RequestRecord]) -> list[str]:
+    """What the reader has to know before believing the figures."""
+    found = []
+    estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
+    if estimated:
+        found.append(f"{estimated} answers came without usage: their tokens are counted by events")
+    buffered = sum(1 for r in records if r.ok and r.buffered)
+    if buffered:
+        found.append(
+            f"{buffered} answers came all at once: something on the way buffers the stream, and "
+            "their TTFT is not a first token's"
+        )
+    if any(record.error_kind == "unauthorized" for record in records):
+        found.append("the server wants an API key: name its variable with --api-key-env VAR")
+    if records and not any(record.ok for record in records):
+        found.append("no request succeeded")
+    return found
+
+
+def _head(state: RunState) -> dict[str, Any]:
+    options = state.options
+    return {
+        "run_id": state.folder.run_id,
+        "target": options.target.name,
+        "crowd": options.crowd.name,
+        "model": options.target.model or (state.facts.model if state.facts else None),
+        "prompts": prompts_row(options.crowd, state.vocabulary, state.measured.new_text),
+    }
