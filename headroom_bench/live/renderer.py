@@ -88,7 +88,8 @@ class Renderer:
         segments = request.segments
         history = answered_segments(request)
         shape = _shape(request, history, talk.ended_by)
-        size = self._feedback.size(shape, self._template, self._known_extra(request, history))
+        extra = self._known_extra(request, history, talk.ended_by)
+        size = self._feedback.size(shape, self._template, extra)
         before = total_tokens(segments[:history])
         written = 0.0
         for segment in segments[history:-1]:
@@ -140,11 +141,12 @@ class Renderer:
         sure = before * (1 - (_DOUBT_RECORDED if talk.vague else _DOUBT_EXACT))
         return round(sure + new * (1 - doubt)) - SLACK_TOKENS
 
-    def _known_extra(self, request: Request, history: int) -> int:
+    def _known_extra(self, request: Request, history: int, ended_by: str) -> int:
         """What the template adds to such a prompt, where it is known."""
         template = self._template
         if history:
-            return template.turn
+            # The token that ends an answer is counted with it, and is the template's to write.
+            return template.turn - (ended_by == "stop")
         opening = request.segments[0].role == "system"
         return template.system + template.turn if opening else template.lone_turn
 

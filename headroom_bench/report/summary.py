@@ -71,7 +71,7 @@ def summarise_world(
         own = [record for record in records if record.persona == name]
         by_persona[name] = {
             **persona_statistics(own),
-            **prompt_figures([record for record in usable(own) if not is_extra(record)]),
+            **prompt_figures([record for record in own if record.ok and not is_extra(record)]),
             **turn_figures(turns, name),
             **groups[name].as_row(),
         }
