@@ -26,7 +26,7 @@ class Memory(Protocol):
         ...
 
     def known(self, task: Task) -> None:
-        """All of its prompt is; from now on it counts among those who decode."""
+        """All of its prompt is; it is read no more, and will be added to those who decode."""
         ...
 
     def release(self, task: Task, generated: int, written: int, *, keep: bool) -> None:

@@ -80,6 +80,11 @@ class PagedMemory:
         """Its pages were kept when it was admitted."""
 
     def known(self, task: Task) -> None:
+        # Where somebody else has read the same meanwhile, one copy goes: a moment to settle before.
+        node = task.node
+        assert node is not None
+        if node.children or node.start // self._page + node.pages > task.pages:
+            self.settle()
         if not self._design.reserve_answer:
             self._reserved -= task.reserved
             task.reserved = 0

@@ -178,9 +178,15 @@ class Plan:
             decoders.steady_until(beat)
             end = self._at + self._pricer.pass_s(decoders.batch(beat))
             return Block([end], end, True, True, [])
-        count = min(decoders.steady_until(beat) - beat + 1, self._size, fit)
-        self._size = min(2 * self._size, MOST_LEAP)
-        turn = decoders.next_finish() == beat + count - 1
+        until = decoders.steady_until(beat)
+        count, size = until - beat + 1, self._size
+        if count > size:
+            count = size
+        if count > fit:
+            count = fit
+        if size < MOST_LEAP:
+            self._size = 2 * size
+        turn = beat + count - 1 == until and until == decoders.next_finish()
         if count >= VECTOR_PASSES:
             times = self._pricer.passes_s(decoders.batch(beat), count).cumsum()
             times += self._at
