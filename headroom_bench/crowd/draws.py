@@ -40,6 +40,11 @@ class Distribution:
     def fixed(cls, value: float) -> Distribution:
         return cls("fixed", value, value, value)
 
+    @classmethod
+    def lognormal(cls, p50: float, p90: float, most: float = math.inf) -> Distribution:
+        """Through a median and a 90th percentile, cut at `most`; 0 < p50 <= p90."""
+        return cls("lognormal", math.log(p50), math.log(p90 / p50) / _Z90, most)
+
     def draw(self, u: float) -> float:
         """The value at quantile `u` in (0, 1)."""
         if self.kind == "fixed":
@@ -106,7 +111,7 @@ def _distribution_from(table: Table, field: str, raw: dict[str, object]) -> Dist
             most = number(raw["max"]) if "max" in raw else math.inf
             if not 0 < median <= high <= most:
                 raise table.error(field, "needs 0 < p50 <= p90 <= max")
-            return Distribution("lognormal", math.log(median), math.log(high / median) / _Z90, most)
+            return Distribution.lognormal(median, high, most)
     raise table.error(
         field, f"{raw!r} is not {{fixed}}, {{uniform = [low, high]}} or {{p50, p90, max}}"
     )

@@ -131,7 +131,8 @@ class DrawnScript:
     def lengths(self, turn: int, step: int) -> tuple[int, int]:
         persona, draws = self._persona, self._draws
         if step < self.rounds(turn) - 1:
-            return draws.whole(persona.tool_output, "tool_output", turn, step, least=1), 0
+            called = draws.whole(persona.tool_output, "tool_output", turn, step, least=1)
+            return called, draws.whole(persona.reasoning, "reasoning", turn, step)
         output = draws.whole(persona.output, "output", turn, least=1)
         return output, draws.whole(persona.reasoning, "reasoning", turn)
 

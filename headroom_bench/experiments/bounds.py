@@ -21,12 +21,31 @@ def time_by_bound(records: Sequence[RequestRecord], roofline: Roofline) -> dict[
     bound a run, whichever world its records come from.
     """
     seconds: dict[str, float] = {}
-    for record in usable(records):
-        for batch, spent_s in _phases(record, roofline.window):
-            bound = roofline.breakdown(batch).bound
+    for by_bound in _seconds(records, roofline).values():
+        for bound, spent_s in by_bound.items():
             seconds[bound] = seconds.get(bound, 0.0) + spent_s
     total = sum(seconds.values())
     return {bound: spent / total for bound, spent in seconds.items()} if total else {}
+
+
+def bound_by_phase(records: Sequence[RequestRecord], roofline: Roofline) -> dict[str, str]:
+    """What bounds most of the time of `prefill` and of `decode`, priced as in `time_by_bound`."""
+    return {
+        phase: max(by_bound, key=lambda bound: by_bound[bound])
+        for phase, by_bound in _seconds(records, roofline).items()
+        if by_bound
+    }
+
+
+def _seconds(records: Sequence[RequestRecord], roofline: Roofline) -> dict[str, dict[str, float]]:
+    """Seconds of the server's time by phase and bound."""
+    seconds: dict[str, dict[str, float]] = {"prefill": {}, "decode": {}}
+    for record in usable(records):
+        for batch, spent_s in _phases(record, roofline.window):
+            by_bound = seconds["prefill" if batch.chunks else "decode"]
+            bound = roofline.breakdown(batch).bound
+            by_bound[bound] = by_bound.get(bound, 0.0) + spent_s
+    return seconds
 
 
 def _phases(record: RequestRecord, window: int | None) -> list[tuple[Batch, float]]:

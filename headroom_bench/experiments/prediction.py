@@ -32,6 +32,7 @@ def predict_crowd(
     one_way_s: float = 0.0,
     server: ServerSpec | None = None,
     persona_links: bool = False,
+    keep_times: bool = True,
 ) -> tuple[WorldOutcome, dict[str, list[float]]]:
     """Runs the crowd in virtual time.
 
@@ -46,7 +47,8 @@ def predict_crowd(
 
     def emit(record: RequestRecord, times: list[float]) -> None:
         records.append(record)
-        token_times[record.request_id] = times
+        if keep_times:
+            token_times[record.request_id] = times
 
     box = box_of(deployment, server)
     world = SimulatedWorld(
@@ -63,8 +65,11 @@ def predict_crowd(
     load = Load(
         busy_share=usage.busy_s / ended_s if ended_s else None,
         all_slots_share=usage.all_taken_s / ended_s if ended_s else None,
+        preempted=usage.preempted,
+        killed=usage.killed,
     )
-    return WorldOutcome(records, load, explain(records, load, deployment)), token_times
+    limits = explain(records, load, deployment) if keep_times else []
+    return WorldOutcome(records, load, limits), token_times
 
 
 def links_of(crowd: Crowd) -> dict[str, Link]:

@@ -12,6 +12,7 @@ from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.experiments.box_words import in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.experiments.prediction import predict_crowd
+from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.report.summary import Window, build_summary
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
 from headroom_bench.simulate.world import Naming
@@ -29,6 +30,8 @@ class SimulateOptions:
     max_requests: int | None
     warmup_s: float
     one_way_s: float = 0.0
+    thinking: bool = False
+    """Models that may reason do; those that always reason do anyhow."""
 
 
 def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
@@ -38,7 +41,8 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         UserError: the target does not say what runs there, or results cannot be written.
     """
     deployment = deployment_of(options.target)
-    crowd, target = options.crowd, options.target
+    target = options.target
+    crowd = with_thinking(options.crowd, deployment.model, options.thinking)
     naming = Naming("", target.name, deployment.model.name)
     outcome, token_times = predict_crowd(
         crowd,

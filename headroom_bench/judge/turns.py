@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import is_extra
+
+Phase = Literal["queue", "prefill", "reasoning", "decode", "network"]
+"""Where a wait can go: the server's queue, reading the prompt, hidden reasoning, writing the rest,
+the way."""
 
 
 class TargetLike(Protocol):
@@ -39,6 +44,17 @@ class Turn:
     met: bool | None
     """None without a target."""
     failed: bool
+    phases: Mapping[Phase, float] = field(default_factory=dict)
+    """Seconds of the wait by where they went, as far as the records tell; empty where it failed."""
+    error_kind: str | None = None
+    """What ended it, where it failed."""
+
+    @property
+    def cause(self) -> Phase | None:
+        """Where most of the wait went; decode where speed, not time, was missed."""
+        if not self.phases:
+            return None
+        return max(self.phases, key=lambda phase: self.phases[phase])
 
 
 def turns_of(
@@ -72,12 +88,20 @@ def _whole(rounds: list[RequestRecord]) -> bool:
 
 def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:
     last = rounds[-1]
-    failed = not all(record.ok for record in rounds)
+    failed = next((record for record in rounds if not record.ok), None)
     wait_s = None if failed else _wait_s(rounds, target)
-    if target is None:
-        return Turn(last.persona, wait_s, len(rounds), None, None, failed)
-    used = None if wait_s is None else _used(wait_s, last, target)
-    return Turn(last.persona, wait_s, len(rounds), used, used is not None and used <= 1, failed)
+    used = None if wait_s is None or target is None else _used(wait_s, last, target)
+    met = None if target is None else used is not None and used <= 1
+    return Turn(
+        last.persona,
+        wait_s,
+        len(rounds),
+        used,
+        met,
+        failed is not None,
+        {} if wait_s is None else _phases(rounds, wait_s, target),
+        failed.error_kind if failed else None,
+    )
 
 
 def _wait_s(rounds: list[RequestRecord], target: TargetLike | None) -> float | None:
@@ -95,3 +119,41 @@ def _used(wait_s: float, last: RequestRecord, target: TargetLike) -> float:
     if target.min_tok_s is not None and last.decode_tok_s:
         used = max(used, target.min_tok_s / last.decode_tok_s)
     return used
+
+
+def _phases(
+    rounds: list[RequestRecord], wait_s: float, target: TargetLike | None
+) -> dict[Phase, float]:
+    last = rounds[-1]
+    if target is not None and wait_s <= target.limit_s and _used(wait_s, last, target) > 1:
+        return {"decode": wait_s}  # in time, but too slow to read along
+    spent: dict[Phase, float] = {
+        "queue": sum(record.server_queue_s or 0.0 for record in rounds),
+        "network": sum(record.network_s or 0.0 for record in rounds),
+    }
+    before_s = sum(record.ttft_s or 0.0 for record in rounds)
+    spent["prefill"] = max(0.0, before_s - spent["queue"] - spent["network"])
+    # Of the last answer only what the person waited for; a device's own time is nobody's fault.
+    last_s = wait_s - sum(record.e2e_s or 0.0 for record in rounds[:-1])
+    spent["reasoning"] = spent["decode"] = 0.0
+    for record in rounds:
+        waited_s = last_s if record is last else math.inf
+        written_s = max(0.0, min(waited_s, record.e2e_s or 0.0) - (record.ttft_s or 0.0))
+        if record.server_decode_s is not None:  # what it took longer than the server is the way's
+            late_s = max(0.0, written_s - record.server_decode_s)
+            spent["network"] += late_s
+            written_s -= late_s
+        thought_s = min(written_s, _thought_s(record))
+        spent["reasoning"] += thought_s
+        spent["decode"] += written_s - thought_s
+    return spent
+
+
+def _thought_s(record: RequestRecord) -> float:
+    """Seconds of hidden reasoning, by its share of the tokens."""
+    if not record.reasoning_tokens or not record.completion_tokens:
+        return 0.0
+    written_s = record.server_decode_s
+    if written_s is None:
+        written_s = max(0.0, (record.e2e_s or 0.0) - (record.ttft_s or 0.0))
+    return written_s * record.reasoning_tokens / record.completion_tokens

@@ -43,6 +43,10 @@ class Load:
     """Share of time with a pass in flight."""
     all_slots_share: float | None = None
     """Share of time with every slot taken."""
+    preempted: int = 0
+    """Answers that were stopped for want of memory, to be begun anew."""
+    killed: int = 0
+    """Answers that a cache which ran out ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,26 @@ def judge(
         if word in words:
             return word, groups
     return "no target", groups
+
+
+def misses(group: GroupVerdict, target: TargetLike | None) -> float:
+    """How far a group is below its target, in standard errors of a share of so many turns.
+
+    Negative where it is above. 0 without turns or without a target.
+    """
+    if target is None or group.met_share is None:
+        return 0.0
+    spread_of_one = max(target.share * (1 - target.share), 1 / LEAST_TURNS**2)
+    return (target.share - group.met_share) / math.sqrt(spread_of_one / group.turns)
+
+
+def is_lost(group: GroupVerdict, target: TargetLike | None) -> bool:
+    """Whether a group fails, or would even if all turns that it lacks for a verdict were met."""
+    if target is None or group.met_share is None:
+        return False
+    unmet = (1 - group.met_share) * group.turns
+    allowed = (1 - target.share) * max(group.turns, LEAST_TURNS)
+    return unmet > allowed + 1e-9
 
 
 def turn_figures(turns: Iterable[Turn], persona: str) -> dict[str, Any]:

@@ -1,0 +1,362 @@
+"""The largest crowd that a target serves well, simulated or live: one search over probes.
+
+A probe lives a crowd's life and hands back its records; what it lives in, a virtual box or a real
+server, is all that the two kinds of redline differ in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.scale import least_people, scaled
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.bounds import bound_by_phase
+from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.memory_check import why_it_does_not_fit
+from headroom_bench.experiments.prediction import links_of, predict_crowd
+from headroom_bench.experiments.thinking import reasons, with_thinking
+from headroom_bench.judge.limits import limits_of, what_broke
+from headroom_bench.judge.redline import Limits, Ruling, find_redline
+from headroom_bench.judge.turns import TargetLike, Turn, turns_of
+from headroom_bench.judge.verdict import (
+    LEAST_TURNS,
+    GroupVerdict,
+    Load,
+    Word,
+    is_lost,
+    judge,
+    misses,
+)
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.statistics import steady
+from headroom_bench.simulate.world import Naming
+from headroom_bench.target import Target
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
+
+DEFAULT_DURATION_S = 1800.0
+DEFAULT_WARMUP_S = 300.0
+DEFAULT_MOST = 4096
+_EXPLAINED = 60
+"""Records that are priced to tell what bound a probe: its last ones, under its full load."""
+PLENTY_OF_TURNS = 300
+"""With so many a share of 95 % is known to 1.3 points: that is enough."""
+FIRM_ERRORS = 1.5
+"""Standard errors between a group and its target that make a ruling firm."""
+_SEED_STEP = 1_000_003
+"""Between the seeds of one size's trials; far from the seeds that people choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedlineOptions:
+    """Durations in life seconds."""
+
+    target: Target
+    crowd: Crowd
+    duration_s: float = DEFAULT_DURATION_S
+    """Of one probe, its warm-up included."""
+    warmup_s: float = DEFAULT_WARMUP_S
+    most: int = DEFAULT_MOST
+    repeats: int = 3
+    thinking: bool = False
+    """Models that may reason do; those that always reason do anyhow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What living a crowd's life came to."""
+
+    records: Sequence[RequestRecord]
+    load: Load
+    ended_s: float
+
+
+CrowdProbe = Callable[[Crowd], Probed]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One probe, judged. Its records are gone: thousands of people's would not fit."""
+
+    people: int
+    seed: int
+    requests: int
+    turns: Sequence[Turn]
+    load: Load
+    phases: Mapping[str, str]
+    """What bound prefill and decoding; empty where nothing missed its target."""
+    limits: list[dict[str, Any]]
+    took_s: float
+
+
+OnTrial = Callable[[Trial, Word], None]
+
+
+def redline(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
+    """The redline of a crowd on a virtual box.
+
+    Returns the document of `redline --json`; `on_trial` hears of every probe. Raises `UserError`:
+    the target does not say what runs there, or nobody in the crowd has a target.
+    """
+    deployment = deployment_of(options.target)
+    crowd = with_thinking(options.crowd, deployment.model, options.thinking)
+    head = {
+        "target": options.target.name,
+        "world": "predicted",
+        **named(deployment, options.target),
+        "reasons": reasons(deployment.model, options.thinking),
+    }
+    why = why_it_does_not_fit(deployment, options.target.server)
+    if why is not None:
+        row = {"limit": "memory", "share": 1.0, "evidence": why}
+        return {
+            **head,
+            **_nobody(crowd, options),
+            "limits": [row],
+            "broke": {"limit": "memory", "persona": None, "evidence": why},
+        }
+    probe = simulated_probe(options, deployment)
+    return {**head, **search(options, crowd, probe, deployment, on_trial)}
+
+
+def named(deployment: Deployment, target: Target) -> dict[str, Any]:
+    """What is served where, in names."""
+    return {
+        "hardware": deployment.hardware.id,
+        "model": deployment.model.name,
+        "quant": deployment.quant.name,
+        "runtime": deployment.runtime.id,
+        "backend": deployment.backend,
+        "slots": target.server.slots,
+        "ctx": target.server.ctx,
+    }
+
+
+def simulated_probe(options: RedlineOptions, deployment: Deployment) -> CrowdProbe:
+    """Lives a crowd's life in virtual time, over its people's own links."""
+    naming = Naming("redline", options.target.name, deployment.model.name)
+
+    def probe(crowd: Crowd) -> Probed:
+        outcome, _ = predict_crowd(
+            crowd,
+            deployment,
+            naming,
+            duration_s=options.duration_s,
+            server=options.target.server,
+            persona_links=True,
+            keep_times=False,
+        )
+        return Probed(outcome.records, outcome.load, options.duration_s)
+
+    return probe
+
+
+def search(
+    options: RedlineOptions,
+    crowd: Crowd,
+    probe: CrowdProbe,
+    deployment: Deployment | None,
+    on_trial: OnTrial,
+) -> dict[str, Any]:
+    """Searches with any probe. Without a `deployment` nothing tells what bound the phases.
+
+    Raises `UserError` where nobody in the crowd has a target.
+    """
+    targets = {name: persona.target for name, persona in crowd.personas().items()}
+    if not any(targets.values()):
+        raise UserError(f"crowd {crowd.name}: nobody in it has a [target], so nothing can fail")
+    least = least_people(crowd)
+    if options.most < least:
+        raise UserError(f"--most {options.most} cannot hold one of each of {least} groups")
+    began_s = time.monotonic()
+    on_radio = _on_radio(crowd)
+
+    def ruled(trials: Sequence[Trial]) -> tuple[Word, dict[str, GroupVerdict]]:
+        turns = [turn for trial in trials for turn in trial.turns]
+        return judge(turns, targets, _pooled(trials))
+
+    def ruling(trials: Sequence[Trial]) -> Ruling:
+        judged = [(group, targets[name]) for name, group in ruled(trials)[1].items()]
+        return Ruling(
+            passes=not any(is_lost(group, target) for group, target in judged),
+            firm=all(_firm(group, target) for group, target in judged),
+        )
+
+    def one(people: int, repeat: int) -> Trial:
+        started_s = time.monotonic()
+        seed = crowd.seed + repeat * _SEED_STEP
+        probed = probe(scaled(crowd, people).with_seed(seed))
+        records = steady(probed.records, options.warmup_s, probed.ended_s)
+        turns = turns_of(records, targets)
+        some_unmet = any(turn.met is False for turn in turns)
+        phases = _phases(records, deployment) if some_unmet else {}
+        limits = limits_of(records, probed.load, None)
+        took_s = time.monotonic() - started_s
+        trial = Trial(people, seed, len(records), turns, probed.load, phases, limits, took_s)
+        on_trial(trial, ruled([trial])[0])
+        return trial
+
+    found = find_redline(one, ruling, Limits(least, options.most, options.repeats))
+    curve = [
+        _point(people, trials, *ruled(trials), scaled(crowd, people))
+        for people, trials in sorted(found.trials.items())
+    ]
+    passing = next((point for point in curve if point["people"] == found.passes), None)
+    failing = found.trials.get(found.fails or 0, [])
+    return {
+        "crowd": crowd.name,
+        "duration_s": options.duration_s,
+        "warmup_s": options.warmup_s,
+        "redline": {"passes": found.passes, "fails": found.fails},
+        "verdict": passing["verdict"] if passing else "failing",
+        "mix": scaled(crowd, found.passes).counts() if found.passes else None,
+        "broke": _first(failing, ruled(failing)[1], targets, on_radio) if failing else None,
+        "limits": _merged(failing or found.trials.get(found.passes or 0, [])),
+        "curve": curve,
+        "warnings": _warnings(passing, found.fails, options),
+        "probes": sum(len(trials) for trials in found.trials.values()),
+        "took_s": time.monotonic() - began_s,
+    }
+
+
+def _phases(records: Sequence[RequestRecord], deployment: Deployment | None) -> dict[str, str]:
+    if deployment is None:
+        return {}
+    return bound_by_phase(records[-_EXPLAINED:], deployment.pricer())
+
+
+def _on_radio(crowd: Crowd) -> set[str]:
+    return {name for name, link in links_of(crowd).items() if link.shared}
+
+
+def _pooled(trials: Sequence[Trial]) -> Load:
+    """The mean load of trials of one size."""
+
+    def mean(values: list[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known else None
+
+    return Load(
+        mean([trial.load.busy_share for trial in trials]),
+        mean([trial.load.all_slots_share for trial in trials]),
+        sum(trial.load.preempted for trial in trials),
+        sum(trial.load.killed for trial in trials),
+    )
+
+
+def _point(
+    people: int,
+    trials: Sequence[Trial],
+    word: Word,
+    groups: Mapping[str, GroupVerdict],
+    crowd: Crowd,
+) -> dict[str, Any]:
+    """One size of the curve."""
+    load, counts = _pooled(trials), crowd.counts()
+    return {
+        "people": people,
+        "verdict": word,
+        "trials": len(trials),
+        "seeds": [trial.seed for trial in trials],
+        "requests": sum(trial.requests for trial in trials),
+        "busy_share": load.busy_share,
+        "all_slots_share": load.all_slots_share,
+        "by_persona": {
+            name: {"people": counts[name], **group.as_row()} for name, group in groups.items()
+        },
+    }
+
+
+def _firm(group: GroupVerdict, target: TargetLike | None) -> bool:
+    """Whether more turns would hardly change the ruling on a group."""
+    if target is None or group.turns >= PLENTY_OF_TURNS:
+        return True
+    return group.turns > 0 and abs(misses(group, target)) >= FIRM_ERRORS
+
+
+def _first(
+    trials: Sequence[Trial],
+    groups: Mapping[str, GroupVerdict],
+    targets: Mapping[str, TargetLike | None],
+    on_radio: Collection[str],
+) -> dict[str, Any]:
+    """The group that most clearly misses its target, and what took its time."""
+    lost = [group for name, group in groups.items() if is_lost(group, targets[name])]
+    worst = max(lost, key=lambda group: misses(group, targets[group.persona]))
+    unmet = [
+        turn
+        for trial in trials
+        for turn in trial.turns
+        if turn.persona == worst.persona and turn.met is False
+    ]
+    phases = {phase: bound for trial in trials for phase, bound in trial.phases.items()}
+    rows = what_broke(unmet, _pooled(trials), phases, on_radio)
+    return {
+        "persona": worst.persona,
+        "target_met_share": worst.met_share,
+        "turns": worst.turns,
+        "limit": rows[0]["limit"],
+        "evidence": rows[0]["evidence"],
+        "causes": rows,
+        "also_failing": sorted(group.persona for group in lost if group is not worst),
+    }
+
+
+def _merged(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """A limit's mean share over trials, with the evidence of the trial where it weighs most."""
+    best: dict[str, dict[str, Any]] = {}
+    total: dict[str, float] = {}
+    for row in (row for trial in trials for row in trial.limits):
+        limit = row["limit"]
+        total[limit] = total.get(limit, 0.0) + row["share"]
+        if limit not in best or row["share"] > best[limit]["share"]:
+            best[limit] = row
+    merged = [{**row, "share": total[limit] / len(trials)} for limit, row in best.items()]
+    return sorted(merged, key=lambda row: -row["share"])
+
+
+def _warnings(
+    passing: Mapping[str, Any] | None, fails: int | None, options: RedlineOptions
+) -> list[str]:
+    told = []
+    if passing is not None:
+        thin = sorted(
+            name
+            for name, group in passing["by_persona"].items()
+            if group["verdict"] == "not enough data"
+        )
+        if thin:
+            told.append(
+                f"{', '.join(thin)}: under {LEAST_TURNS} turns at the redline, so not judged; "
+                "a longer --duration would"
+            )
+    if fails is None:
+        told.append(f"even {options.most} people pass; --most looks further")
+    return told
+
+
+def _nobody(crowd: Crowd, options: RedlineOptions) -> dict[str, Any]:
+    """The document where nothing can be served at all."""
+    return {
+        "crowd": crowd.name,
+        "duration_s": options.duration_s,
+        "warmup_s": options.warmup_s,
+        "redline": {"passes": None, "fails": least_people(crowd)},
+        "verdict": "failing",
+        "mix": None,
+        "curve": [],
+        "warnings": [],
+        "probes": 0,
+        "took_s": 0.0,
+    }
+
+
+def with_target(options: RedlineOptions, target: Target) -> RedlineOptions:
+    """The same question about another target."""
+    return dataclasses.replace(options, target=target)

@@ -1,0 +1,112 @@
+"""The redline: the largest crowd that still passes.
+
+Headroom's search: double the crowd until it fails, then bisect. Chance is part of every crowd, so
+both ends of the bracket are probed again with other seeds, and all trials of a size are judged
+together. Where an end does not hold, the search goes on from there with every size looked at as
+often as it takes: both ends then rest on several seeds and stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the trials of one size say."""
+
+    passes: bool
+    firm: bool
+    """Further trials would hardly change it."""
+
+
+FINE = 0.02
+"""The bracket is as narrow as one person, or as this share of the crowd where that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where the search begins and ends, and how often it looks twice."""
+
+    least: int
+    most: int
+    repeats: int = 3
+    """Trials (seeds) that each end of the bracket rests on."""
+    most_repeats: int = 6
+    """Trials of an end at most, while they do not make its ruling firm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket(Generic[T]):
+    passes: int | None
+    """Largest size that passes; None where even the least fails."""
+    fails: int | None
+    """Smallest size that fails; None where even the most passes."""
+    trials: dict[int, list[T]]
+    """Every probe, by size, in order of their repeats."""
+
+
+def find_redline(
+    probe: Callable[[int, int], T],
+    ruling: Callable[[Sequence[T]], Ruling],
+    limits: Limits,
+) -> Bracket[T]:
+    """Searches `probe(size, repeat)`, `repeat` counting from 0; `ruling` judges a size's trials.
+
+    Raises ValueError for limits that hold no size.
+    """
+    if not 1 <= limits.least <= limits.most:
+        raise ValueError(f"no size from {limits.least} to {limits.most}")
+    trials: dict[int, list[T]] = {}
+
+    def tried(size: int, times: int) -> Ruling:
+        made = trials.setdefault(size, [])
+        while len(made) < times:
+            made.append(probe(size, len(made)))
+        return ruling(made)
+
+    def firmly(size: int) -> bool:
+        said = tried(size, limits.repeats)
+        while not said.firm and len(trials[size]) < limits.most_repeats:
+            said = tried(size, len(trials[size]) + 1)
+        return said.passes
+
+    def once(size: int) -> bool:
+        return tried(size, 1).passes
+
+    low, high = _bracket(once, limits.least, limits)
+    if not ((low is None or firmly(low)) and (high is None or not firmly(high))):
+        # A single trial was too kind or too harsh: from there on with as many as each size needs.
+        low, high = _bracket(firmly, low or limits.least, limits)
+    return Bracket(low, high, trials)
+
+
+def _bracket(
+    passes: Callable[[int], bool], start: int, limits: Limits
+) -> tuple[int | None, int | None]:
+    """Largest passing and smallest failing size, by steps that double away from `start`, then by
+    bisection."""
+    low, high = (start, None) if passes(start) else (None, start)
+    step = start if start == limits.least else 1
+    while high is None and low is not None:
+        if low == limits.most:
+            return low, None
+        size = min(low + step, limits.most)
+        low, high = (size, None) if passes(size) else (low, size)
+        step *= 2
+    while low is None and high is not None:
+        if high == limits.least:
+            return None, high
+        size = max(high - step, limits.least)
+        low, high = (size, high) if passes(size) else (None, size)
+        step *= 2
+    assert low is not None
+    assert high is not None
+    while high - low > max(1, int(FINE * low)):
+        middle = (low + high) // 2
+        low, high = (middle, high) if passes(middle) else (low, middle)
+    return low, high

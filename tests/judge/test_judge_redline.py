@@ -1,0 +1,104 @@
+"""The search for the redline, over probes that are plain functions."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headroom_bench.judge.redline import FINE, Bracket, Limits, Ruling, find_redline
+
+FIRM: Callable[[Sequence[bool]], Ruling] = lambda trials: Ruling(trials[-1], True)  # noqa: E731
+
+
+def step(edge: int, limits: Limits) -> Bracket[bool]:
+    return find_redline(lambda size, _: size <= edge, FIRM, limits)
+
+
+@given(st.integers(0, 3000), st.integers(1, 50), st.integers(0, 2000))
+def test_a_step_is_found(edge: int, least: int, more: int) -> None:
+    limits = Limits(least, least + more)
+    found = step(edge, limits)
+    if edge < least:
+        assert (found.passes, found.fails) == (None, least)
+    elif edge >= limits.most:
+        assert (found.passes, found.fails) == (limits.most, None)
+    else:
+        assert found.passes is not None
+        assert found.fails is not None
+        assert found.passes <= edge < found.fails
+        assert found.fails - found.passes <= max(1, int(FINE * found.passes))
+
+
+@given(st.integers(1, 100_000))
+def test_it_takes_few_sizes(edge: int) -> None:
+    found = step(edge, Limits(1, 1_000_000))
+    assert len(found.trials) <= 2 * math.log2(edge + 1) + 3
+
+
+def test_both_ends_rest_on_several_seeds() -> None:
+    found = step(13, Limits(1, 1000, repeats=3))
+    assert {size: len(trials) for size, trials in found.trials.items() if len(trials) > 1} == {
+        13: 3,
+        14: 3,
+    }
+
+
+def test_every_trial_has_its_own_repeat() -> None:
+    seen = []
+
+    def probe(size: int, repeat: int) -> bool:
+        seen.append((size, repeat))
+        return size <= 5
+
+    find_redline(probe, FIRM, Limits(1, 100))
+    assert len(seen) == len(set(seen))
+
+
+def shares(trials: Sequence[float]) -> Ruling:
+    """Passes where the mean is at least a half; firm when far from it or seen often."""
+    mean = sum(trials) / len(trials)
+    return Ruling(mean >= 0.5, abs(mean - 0.5) > 0.3 or len(trials) >= 6)
+
+
+def test_an_end_that_chance_made_is_looked_at_again() -> None:
+    """The first trial of 8 is lucky: with more trials it fails, and the bracket moves."""
+
+    def probe(size: int, repeat: int) -> float:
+        if size <= 6:
+            return 1.0
+        return 1.0 if size <= 8 and repeat == 0 else 0.0
+
+    found = find_redline(probe, shares, Limits(1, 100))
+    assert (found.passes, found.fails) == (6, 7)
+
+
+def test_an_unlucky_end_is_given_another_chance() -> None:
+    def probe(size: int, repeat: int) -> float:
+        return 0.0 if size > 20 or (size > 4 and repeat == 0) else 1.0
+
+    found = find_redline(probe, shares, Limits(1, 100))
+    assert (found.passes, found.fails) == (20, 21)
+
+
+@given(st.integers(0, 2**32), st.integers(5, 60))
+def test_noise_ends_in_a_bracket_whose_ends_hold(seed: int, edge: int) -> None:
+    rng = random.Random(seed)
+    found = find_redline(
+        lambda size, _: 1 / (1 + math.exp((size - edge) / 3)) + rng.gauss(0, 0.2),
+        shares,
+        Limits(1, 200),
+    )
+    for size, holds in ((found.passes, True), (found.fails, False)):
+        if size is not None:
+            assert len(found.trials[size]) >= 3
+            assert shares(found.trials[size]).passes == holds
+
+
+def test_limits_that_hold_no_size() -> None:
+    with pytest.raises(ValueError, match="no size"):
+        step(1, Limits(5, 4))
