@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -62,3 +64,51 @@ def running(marker: str) -> list[int]:
             if marker in line:
                 found.append(int(entry.name))
     return found
+
+
+@dataclass
+class Running:
+    """A run that goes on beside the test, so that servers of the test's own loop can answer it."""
+
+    process: asyncio.subprocess.Process
+    folder: Path
+
+    @classmethod
+    async def start(
+        cls, *words: str, out: Path, limit_bytes: int | None = None, **env: str
+    ) -> Running:
+        """`limit_bytes`: no file that it writes may be longer, as on a full disk."""
+
+        def limit() -> None:
+            if limit_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+        process = await asyncio.create_subprocess_exec(
+            *command(*words, out=out),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env},
+            preexec_fn=limit,
+        )
+        return cls(process, out)
+
+    async def ended(self, within_s: float = 60) -> Ran:
+        try:
+            async with asyncio.timeout(within_s):
+                out, err = await self.process.communicate()
+        except TimeoutError:
+            self.process.kill()
+            raise
+        assert b"Traceback" not in err, err.decode()
+        assert self.process.returncode is not None
+        return Ran(self.process.returncode, out.decode(), err.decode(), self.folder)
+
+    async def until_rows(self, least: int, within_s: float = 40) -> Path:
+        """Waits until so many requests are on disk; gives the run's folder."""
+        async with asyncio.timeout(within_s):
+            while True:
+                for path in self.folder.glob("**/requests.jsonl"):
+                    if path.read_bytes().count(b"\n") >= least:
+                        return path.parent
+                assert self.process.returncode is None, await self.process.communicate()
+                await asyncio.sleep(0.05)

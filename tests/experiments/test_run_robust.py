@@ -1,0 +1,161 @@
+"""Runs through trouble: servers that go and come back, proxies, full disks, endings that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_server import proxy_server
+from raw_server import (
+    DONE,
+    END,
+    HANG,
+    HEAD,
+    RawServer,
+    Step,
+    chunk,
+    delta,
+    event,
+    finish,
+    raw_server,
+    usage,
+)
+from run_tools import Running, headroom
+
+WORD = chunk(event(delta(content=" a")))
+LAST = chunk(event(finish()) + event(usage(20, 2)) + DONE)
+ANSWER: list[Step] = [HEAD, WORD, 0.01, WORD, LAST, END]
+BUSY: list[Step] = [
+    b"HTTP/1.1 503 Busy\r\nContent-Type: application/json\r\nContent-Length: 38\r\n\r\n"
+    b'{"error":{"message":"Loading model!"}}'
+]
+PLAIN = ("--users", "3", "--prompt-tokens", "20", "--output-tokens", "2")
+
+
+def chats(server: RawServer) -> list[dict[str, Any]]:
+    """The bodies of the chat requests that came."""
+    return [
+        json.loads(request.partition(b"\r\n\r\n")[2])
+        for request in server.requests
+        if b"/chat/completions " in request.split(b"\r\n")[0]
+    ]
+
+
+async def test_a_server_that_restarts_is_ridden_out(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--think", "20ms", "--duration", "6s", "--json")
+        running = await Running.start(*words, out=tmp_path)
+        await running.until_rows(10)
+        server.script = [HEAD, WORD, 0.2, HANG]
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1.5)
+    async with raw_server(*ANSWER, port=server.port) as again:
+        ran = await running.ended()
+        assert again.requests
+    assert ran.code == 0, ran.err
+    rows = ran.rows("requests.jsonl")
+    kinds = Counter(row["error_kind"] for row in rows if not row["ok"])
+    assert kinds["reset"] + kinds["truncated"] >= 1, "answers that were cut"
+    assert 3 <= kinds["connect_failed"] <= 9, "asked again with pauses, not hammered"
+    down_s = max(row["end_s"] for row in rows if row["error_kind"] == "connect_failed")
+    assert sum(row["ok"] and row["started_at_s"] > down_s for row in rows) >= 10
+    assert json.loads(ran.out)["error_kinds"] == dict(kinds)
+
+
+async def test_a_server_that_is_not_ready_is_asked_again_in_peace(tmp_path: Path) -> None:
+    async with raw_server(*BUSY) as server:
+        words = ("run", server.url, *PLAIN, "--duration", "3s")
+        ran = await (await Running.start(*words, out=tmp_path)).ended()
+        assert len(chats(server)) <= 12
+    assert ran.code == 3
+    assert {row["error_kind"] for row in ran.rows("requests.jsonl")} == {"unavailable"}
+
+
+async def test_over_a_proxy_with_headers_body_and_a_base_path(tmp_path: Path) -> None:
+    async with proxy_server() as proxy, raw_server(*ANSWER) as server:
+        words = (
+            "run", f"http://model.test:{server.port}/team/v1", *PLAIN, "--requests", "6", "--json",
+            "--proxy", proxy.url, "--header", "X-A: b", "--header", "User-Agent: me",
+            "--extra-body", '{"temperature": 0, "stream_options": null, "top": {"k": 1}}',
+        )  # fmt: skip
+        ran = await (await Running.start(*words, out=tmp_path)).ended()
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["harness"]["transport"] == "aiohttp"
+    asked = [head.split("\r\n")[0] for head in proxy.heads]
+    where = f"http://model.test:{server.port}/team/v1/chat/completions"
+    assert f"POST {where} HTTP/1.1" in asked
+    for body in chats(server):
+        assert (body["temperature"], body["top"]) == (0, {"k": 1})
+        assert "stream_options" not in body
+    assert all(b"\r\nX-A: b\r\n" in request for request in server.requests[1:])
+    rows = ran.rows("requests.jsonl")
+    assert all(row["ok"] and 0 < row["ttft_s"] < row["e2e_s"] for row in rows)
+
+
+async def test_a_proxy_is_not_used_for_this_machine(tmp_path: Path) -> None:
+    async with proxy_server() as proxy, raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--requests", "3", "--proxy", proxy.url, "--json")
+        env = {"http_proxy": proxy.url, "HTTP_PROXY": proxy.url, "ALL_PROXY": proxy.url}
+        ran = await (await Running.start(*words, out=tmp_path, **env)).ended()
+        assert not proxy.heads
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["harness"]["transport"] == "httptools"
+    assert "it is not used for it" in ran.err
+
+
+async def test_what_still_comes_at_the_end_is_waited_for_and_then_cut(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--think", "20ms", "--duration", "3s", "--drain", "1s")
+        running = await Running.start(*words, "--json", out=tmp_path)
+        await running.until_rows(6)
+        server.script = [HEAD, WORD, HANG]
+        begun = time.monotonic()
+        ran = await running.ended()
+    assert time.monotonic() - begun < 15
+    assert ran.code == 0, ran.err
+    assert "waiting at most 1 s for 3 answers (--drain)" in ran.err
+    assert "3 answers were cut off 1 s after the end (--drain)" in json.loads(ran.out)["warnings"]
+    assert ran.json("manifest.json")["status"] == "complete"
+
+
+async def test_a_slow_throttle_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--duration", "2s", "--max-rps", "0.1")
+        ran = await (await Running.start(*words, out=tmp_path)).ended(within_s=12)
+        assert len(chats(server)) == 1
+    assert ran.code == 0, ran.err
+
+
+async def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--duration", "60s")
+        running = await Running.start(*words, out=tmp_path, limit_bytes=40_000)
+        ran = await running.ended(within_s=30)
+    assert ran.code == 2, ran.err
+    assert "results cannot be written: File too large" in ran.err.splitlines()[-1]
+    *whole, torn = (ran.run / "requests.jsonl").read_bytes().split(b"\n")
+    assert len(whole) >= 10
+    assert all(json.loads(line)["request_id"] for line in whole)
+    assert ran.json("manifest.json")["status"] in ("failed", "running")
+    assert torn != b"\n"
+
+
+async def test_a_full_disk_is_seen_while_everybody_thinks(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, "--users", "40", *PLAIN[2:], "--think", "10m", "--duration")
+        running = await Running.start(*words, "20m", out=tmp_path, limit_bytes=40_000)
+        ran = await running.ended(within_s=30)
+    assert ran.code == 2, ran.err
+
+
+@pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a place nobody can write to")
+def test_a_folder_that_nobody_can_write_to() -> None:
+    ran = headroom("run", "http://127.0.0.1:1", out=Path("/proc/results"))
+    assert ran.code == 2
+    (line,) = ran.err.splitlines()
+    assert "results folder /proc/results/" in line
