@@ -63,6 +63,7 @@ class Ways:
         self.shared = bool(self._media)
         """Some share a radio, so beginnings and ends of streams must be told."""
         self._streams = 0
+        self._begun: dict[str, float] = {}  # the longest streaming first
         self._tokens = 0
         self._connected: set[tuple[str, int]] = set()
 
@@ -101,6 +102,13 @@ class Ways:
             return
         self._account(at)
         self._streams += change
+        if change > 0:
+            self._begun[request.request_id] = at
+            oldest = next(iter(self._begun.values()))
+            for medium in self._media.values():
+                medium.radio.forget_before(oldest)
+        else:
+            self._begun.pop(request.request_id, None)
         link = self._links.get(request.persona)
         if link is not None and link.shared:
             medium = self._media[link.name]
@@ -114,14 +122,15 @@ class Ways:
         link = self._links.get(request.persona)
         if link is None or not len(sent):
             return sent + self._one_way_s
-        ends = _event_ends(len(sent), self._event_tokens, whole=whole)
-        events, place = np.unique(ends, return_inverse=True)
-        at = sent[events]
+        at, place = sent, None
+        if self._event_tokens > 1:
+            ends = _event_ends(len(sent), self._event_tokens, whole=whole)
+            events, place = np.unique(ends, return_inverse=True)
+            at = sent[events]
         if link.shared:
-            at = at + self._media[link.name].radio.waits(at)
-            at = np.maximum.accumulate(at)
-        arrived: Times = link.arrivals(at, self._event_bytes, request.request_id)[place]
-        return arrived
+            at = np.maximum.accumulate(at + self._media[link.name].radio.waits(at))
+        arrived = link.arrivals(at, self._event_bytes, request.request_id)
+        return arrived if place is None else arrived[place]
 
     def _account(self, now: float) -> None:
         """Tell the radios what they carried since the last change."""
