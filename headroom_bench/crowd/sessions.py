@@ -56,6 +56,10 @@ class Round:
     answer: Said | None
     """None where the recording ends with the question."""
 
+    @property
+    def tokens(self) -> int:
+        return sum(said.tokens for said in self.new) + (self.answer.tokens if self.answer else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -63,6 +67,18 @@ class Session:
     """What stands before the first question: the system prompt, mostly."""
     turns: tuple[tuple[Round, ...], ...]
     """A turn begins with what the user says; further rounds begin with a tool's result."""
+
+    @property
+    def first_tokens(self) -> int:
+        """Of its first request and the answer, estimated."""
+        first = self.turns[0][0]
+        return sum(said.tokens for said in self.opening) + first.tokens
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole session, estimated."""
+        steps = (step for turn in self.turns for step in turn)
+        return sum(said.tokens for said in self.opening) + sum(step.tokens for step in steps)
 
 
 def read_sessions(path: Path) -> tuple[Session, ...]:

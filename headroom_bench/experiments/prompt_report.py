@@ -11,6 +11,7 @@ from headroom_bench.crowd.prompts import answered_segments
 from headroom_bench.crowd.script import SHARED_PART
 from headroom_bench.crowd.texts import Vocabulary
 from headroom_bench.crowd.world import Request
+from headroom_bench.measures import quantile
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.prompt_checks import prompt_warnings
 from headroom_bench.segments import total_tokens
@@ -27,6 +28,22 @@ class NewText:
         new = [s for s in request.segments[answered_segments(request) :] if s.role != "system"]
         self.tokens += total_tokens(new)
         self.shared += total_tokens([s for s in new if s.name.endswith(SHARED_PART)])
+
+
+def context_needs(crowd: Crowd) -> list[tuple[str, float, float]]:
+    """Who needs how much context: name, tokens of a typical first request with its answer, and the
+    most that a conversation can hold (infinite where unbounded)."""
+    sessions = crowd.prompts.sessions
+    if not sessions:
+        personas = crowd.personas().values()
+        return [(p.name, p.typical_first_context, p.largest_context) for p in personas]
+    first = quantile(sorted(session.first_tokens for session in sessions), 0.5)
+    return [("a recorded session", first, max(session.tokens for session in sessions))]
+
+
+def forces_lengths(crowd: Crowd) -> bool:
+    """Whether anybody wants answers of a given length by their nature."""
+    return crowd.prompts.filler and any(p.force_length for p in crowd.personas().values())
 
 
 def prompts_row(crowd: Crowd, vocabulary: Vocabulary | None, new: NewText) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import MeasurePlan, Writing, measure
 from headroom_bench.experiments.prediction import predict_crowd
+from headroom_bench.experiments.prompt_report import context_needs, forces_lengths
 from headroom_bench.experiments.run_options import RunOptions
 from headroom_bench.experiments.run_state import (
     RunState,
@@ -245,11 +246,9 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
     state.earlier.check_model(facts.model)
     for note in facts.notes:
         state.warn(note)
-    personas = options.crowd.personas().values()
-    needs = [(p.name, p.typical_first_context, p.largest_context) for p in personas]
-    for warning in too_small(facts, needs):
+    for warning in too_small(facts, context_needs(options.crowd)):
         state.warn(warning)
-    forced = options.force_lengths or any(persona.force_length for persona in personas)
+    forced = options.force_lengths or forces_lengths(options.crowd)
     if forced and not can_force_length(facts.dialect):
         state.warn(
             f"the {facts.dialect} dialect has no way to make a server write a given number of "

@@ -53,6 +53,10 @@ def test_both_forms_are_read(tmp_path: Path) -> None:
     assert agent.turns[1][0].new[0].text == "Then\nfill it."
     assert agent.turns[1][0].answer is None
     assert [len(turn) for turn in chat.turns] == [1, 1]
+    first = agent.turns[0][0]
+    assert agent.first_tokens == agent.opening[0].tokens + first.tokens
+    assert agent.tokens > agent.first_tokens + agent.turns[1][0].tokens
+    assert chat.tokens == sum(one.tokens for turn in chat.turns for one in turn)
 
 
 @pytest.mark.parametrize(
