@@ -1,8 +1,8 @@
 """Simulated requests per CPU second: a chat crowd in closed loops on the virtual box.
 
-Run `python benchmarks/box_speed.py [requests]`; best of three. One line a design: a paged box with batching and
-caches, then with one feature at a time switched off or on. The crowd's own work (drawing lengths,
-a heap of moments) is in the figure; records are not.
+Run `python benchmarks/box_speed.py [requests]`; best of three. One line a design: a paged box with
+batching and caches, then with one feature at a time switched off or on. The crowd's own work
+(drawing lengths, a heap of moments) is in the figure; records are not.
 """
 
 from __future__ import annotations
@@ -81,9 +81,8 @@ class Person:
             self.said = [Segment("system", "system", "prose", "shared", 400)]
         key = f"{self.index}/{self.asked}"
         self.asked += 1
-        self.said.append(
-            Segment("ask", "user", "prose", f"{key}/ask", 20 + int(280 * self.rng.random()))
-        )
+        asked = 20 + int(280 * self.rng.random())
+        self.said.append(Segment("ask", "user", "prose", f"{key}/ask", asked))
         tokens = 50 + int(350 * self.rng.random())
         request = BoxRequest(key, tuple(self.said), tokens, f"{key}/answer")
         self.said.append(Segment("answer", "assistant", "prose", f"{key}/answer", tokens))

@@ -28,7 +28,7 @@ def live(requests: int, link: str | None) -> tuple[float, int]:
     crowd = Crowd("chat", 1, (Group(persona, PEOPLE),))
     tokens = 0
 
-    def emit(record: RequestRecord, times: list[float]) -> None:
+    def emit(_: RequestRecord, times: list[float]) -> None:
         nonlocal tokens
         tokens += len(times)
 

@@ -1,0 +1,71 @@
+"""Every runtime's defaults make the server that its catalogue entry describes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headroom_bench.catalog.runtime import runtimes
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.box_design import design_of
+from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.target import ServerSpec
+
+
+def deployment(runtime: str, model: str = "gpt-oss-20b", hardware: str = "dgx-spark") -> Deployment:
+    return Deployment.named(
+        model=model, hardware=hardware, quant="Q4_K_M", runtime=runtime, slots=4, ctx=8192
+    )
+
+
+@pytest.mark.parametrize("runtime", [runtime.id for runtime in runtimes()])
+def test_every_runtime_has_the_memory_of_its_entry(runtime: str) -> None:
+    made = deployment(runtime)
+    assert design_of(made, ServerSpec()).memory == made.runtime.design
+
+
+def test_llama_cpp_unifies_its_slots_unless_their_number_is_given() -> None:
+    made = deployment("llama.cpp")
+    auto = design_of(made, ServerSpec(ctx=32_768))
+    assert (auto.memory, auto.parallel, auto.ctx, auto.pool_tokens) == (
+        "unified_slots", 4, 32_768, 32_768,
+    )  # fmt: skip
+    told = design_of(made, ServerSpec(ctx=32_768, slots=2))
+    assert (told.memory, told.parallel, told.ctx) == ("split_slots", 2, 16_384)
+    both = design_of(made, ServerSpec(ctx=32_768, slots=2, kv_unified=True))
+    assert (both.memory, both.ctx) == ("unified_slots", 32_768)
+    # 8 GiB of host memory; gpt-oss has windows, so it goes back to checkpoints.
+    assert 100_000 < auto.host_tokens < 1_000_000
+    assert auto.rewind == "checkpoints"
+    assert design_of(deployment("llama.cpp", "qwen3-8b"), ServerSpec()).rewind == "any"
+
+
+def test_ollama_cuts_and_its_window_goes_by_memory() -> None:
+    spark = design_of(deployment("ollama", "qwen3-8b"), ServerSpec())
+    assert (spark.overflow, spark.parallel, spark.max_queue) == ("cut", 1, 512)
+    assert (spark.ctx, spark.batch_tokens) == (40_960, 2048)  # as the model was trained
+    small = design_of(deployment("ollama", "qwen3-8b", "rtx-4090"), ServerSpec())
+    assert (small.ctx, small.batch_tokens) in ((4096, 512), (32_768, 1024))
+
+
+def test_paged_servers_make_their_pool_of_what_the_weights_leave() -> None:
+    vllm = design_of(deployment("vllm"), ServerSpec())
+    assert (vllm.page_tokens, vllm.batch_tokens, vllm.parallel) == (16, 8192, 1024)
+    assert vllm.counts_answer
+    assert vllm.mixed
+    sglang = design_of(deployment("sglang"), ServerSpec())
+    assert (sglang.page_tokens, sglang.mixed) == (1, False)
+    assert sglang.pool_tokens < vllm.pool_tokens
+    assert design_of(deployment("tensorrt-llm"), ServerSpec()).reserve_answer
+    with pytest.raises(UserError, match="smaller --ctx"):
+        design_of(deployment("vllm", "qwen3-8b", "rtx-4090"), ServerSpec(ctx=10_000_000))
+
+
+def test_a_draft_model_makes_mlx_serve_one_by_one() -> None:
+    assert design_of(deployment("mlx"), ServerSpec()).parallel == 32
+    assert design_of(deployment("mlx"), ServerSpec(draft="some-model")).parallel == 1
+
+
+def test_without_anything_told_the_deployments_own_slots_and_context_count() -> None:
+    for runtime in ("llama.cpp", "vllm", "mlx", "ollama"):
+        design = design_of(deployment(runtime))
+        assert (design.parallel, design.ctx) == (4, 8192)
