@@ -21,8 +21,8 @@ def fill_timing(
     record: RequestRecord,
     sent_s: float,
     event_times_s: Sequence[float],
-    first_event_tokens: int,
-    last_event_tokens: int | None = None,
+    first_event_tokens: float,
+    last_event_tokens: float | None = None,
 ) -> None:
     """Writes TTFT, gaps, TPOT and decode rate of a record whose completion tokens are set.
 
@@ -48,7 +48,7 @@ def fill_timing(
             record.itl_p99_s = quantile(gaps, 0.99)
     come = record.completion_tokens if last_event_tokens is None else last_event_tokens
     later_tokens = (come or 0) - first_event_tokens
-    if later_tokens >= 1 and last > first:
+    if later_tokens > 0 and last > first:
         record.tpot_s = (last - first) / later_tokens
         record.decode_tok_s = 1.0 / record.tpot_s
 

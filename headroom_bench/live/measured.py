@@ -19,7 +19,8 @@ def fill_from_wire(
     """Completes `record` in place; returns the token events' times on the run's clock."""
     _fill_stamps(record, exchange, clock)
     _fill_counts(record, reading)
-    _fill_server_times(record, reading.timings)
+    if reading.finish_reason is not None:  # before it they are running ones
+        _fill_server_times(record, reading.timings)
     problem = failure(exchange, reading)
     record.ok = problem is None
     if problem is not None:
@@ -28,13 +29,19 @@ def fill_from_wire(
     record.model = reading.model or record.model
     times = [clock.at(stamp) for stamp, _ in reading.token_events]
     if record.sent_s is not None and record.end_s is not None and times:
-        counts = reading.token_counts
-        fill_timing(record, record.sent_s, times, counts[0] or 1, counts[-1])
+        first = reading.token_counts[0] or _tokens_an_event(record, len(times))
+        fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])
         record.ttfv_s = _ttfv(request, reading, times, record.sent_s, record.end_s)
         record.buffered = (record.completion_tokens or 0) > 1 and times[0] == times[-1]
         if record.ttft_s is not None and record.server_prefill_s is not None:
             record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
     return times
+
+
+def _tokens_an_event(record: RequestRecord, events: int) -> float:
+    """What the first event held, where the server says only how many came in all: as many as every
+    other one; never less than one, since a token may show in none."""
+    return max(1.0, (record.completion_tokens or 0) / events)
 
 
 def _fill_stamps(record: RequestRecord, exchange: Exchange, clock: RunClock) -> None:
@@ -52,6 +59,9 @@ def _fill_stamps(record: RequestRecord, exchange: Exchange, clock: RunClock) -> 
 
 
 def _fill_counts(record: RequestRecord, reading: Reading) -> None:
+    if reading.finish_reason is None:
+        _fill_counts_so_far(record, reading)
+        return
     usage, timings = reading.usage or {}, reading.timings or {}
     prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     if completion is not None and not (prompt == 0 and completion == 0):
@@ -74,6 +84,16 @@ def _fill_counts(record: RequestRecord, reading: Reading) -> None:
     record.draft_tokens = _count(timings, "draft_n")
     record.accepted_tokens = _count(timings, "draft_n_accepted")
     _split_channels(record, reading, usage)
+
+
+def _fill_counts_so_far(record: RequestRecord, reading: Reading) -> None:
+    """An answer that broke off: its last running count, else its events."""
+    if not reading.token_events:
+        return
+    told = reading.token_counts[-1]
+    record.completion_tokens = len(reading.token_events) if told is None else told
+    record.tokens_source = "events" if told is None else "timings"
+    _split_channels(record, reading, {})
 
 
 def _split_channels(record: RequestRecord, reading: Reading, usage: dict[str, Any]) -> None:

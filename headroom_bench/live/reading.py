@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headroom_bench.live.exchange import Exchange
-from headroom_bench.live.sse import stream_events
+from headroom_bench.live.sse import stream_events, unpacked
 from headroom_bench.redaction import shortened
 
 _LOOKED_AT = 65_536
@@ -42,6 +42,8 @@ class Reading:
     error_type: str | None = None
     nonsense: str | None = None
     """The first event that could not be understood."""
+    nonsense_at: int = 0
+    """Which event that was, counted from 1: the last one may only have been cut."""
 
     @property
     def text(self) -> str:
@@ -61,7 +63,8 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         yield reading
         return
     alike = _Alike()
-    for stamp_ns, name, data in stream_events(exchange.chunks):
+    pieces = unpacked(exchange.chunks, exchange.headers.get("content-encoding", ""))
+    for stamp_ns, name, data in stream_events(pieces):
         if data == b"[DONE]":
             reading.done_mark = True
             continue
@@ -165,6 +168,7 @@ def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes, alike: 
         if reading.nonsense is None:
             start = shortened(data[:_LOOKED_AT].decode("utf-8", "replace"), 80)
             reading.nonsense = f"an event that is not a JSON object: {start!r}"
+            reading.nonsense_at = reading.events
         return
     if _read_error(reading, parsed):
         return
@@ -265,7 +269,8 @@ def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
         if not exchange.headers_ns:
             return "reset", "the connection closed before any answer"
         return "truncated", "the answer broke off without a finish reason"
-    if reading.nonsense is not None:
+    cut = not reading.finish_reason and bool(reading.token_events)
+    if reading.nonsense is not None and not (cut and reading.nonsense_at == reading.events):
         return "nonsense", reading.nonsense
     if not reading.finish_reason:
         return "truncated", "the answer ended without a finish reason"

@@ -6,9 +6,12 @@ skipped; several `data` lines make one event. An event's stamp is that of the pi
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+LARGEST_PIECE_BYTES = 2**24
+"""No more is unpacked out of one read: a small body may be made to fill the memory."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -76,6 +79,27 @@ def stream_events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[StreamEvent]:
     for line in [*lines.finish(), b""]:
         if ready := event.add(line):
             yield StreamEvent(stamp_ns, *ready)
+
+
+def unpacked(pieces: Iterable[tuple[int, bytes]], encoding: str) -> Iterable[tuple[int, bytes]]:
+    """The pieces as they were before a proxy packed them, unasked (gzip or deflate).
+
+    A body whose packing breaks off is given as far as it goes.
+    """
+    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
+        return pieces
+    return _unpack(pieces)
+
+
+def _unpack(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    unpacker = zlib.decompressobj(wbits=47)  # either wrapping
+    for stamp_ns, piece in pieces:
+        try:
+            plain = unpacker.decompress(piece, LARGEST_PIECE_BYTES)
+        except zlib.error:
+            return
+        if plain:
+            yield stamp_ns, plain
 
 
 def _is_plain(piece: bytes) -> bool:

@@ -304,19 +304,7 @@ AT_START = {"loading", "health-missing", "queue", "idle-close"}
 """Faults that have a test of their own; those of the log too."""
 
 
-MISREAD = {
-    "gzip": "the client names a gzipped body truncated",
-    "half-event:4": "the client names a half event at the end nonsense, not truncated",
-}
-"""What our client does not read right yet: the test says so when it does."""
-
-
-def _case(fault: str) -> Any:
-    marks = [pytest.mark.xfail(reason=MISREAD[fault], strict=True)] if fault in MISREAD else []
-    return pytest.param(fault, marks=marks)
-
-
-@pytest.mark.parametrize("fault", map(_case, READINGS))
+@pytest.mark.parametrize("fault", list(READINGS))
 async def test_our_client_reads_it_right(fault: str) -> None:
     READINGS[fault](await measure(fault))
 
@@ -333,13 +321,11 @@ async def test_merged_tokens_are_told_apart_where_the_server_counts_along() -> N
     five_an_event(await measure("merge:5", dialect="vllm"))
 
 
-@pytest.mark.xfail(reason="the first event's tokens are taken as one", strict=True)
 @pytest.mark.parametrize("dialect", ["sglang", "openai"])
 async def test_merged_tokens_are_told_apart_where_it_does_not(dialect: str) -> None:
     five_an_event(await measure("merge:5", dialect=dialect))
 
 
-@pytest.mark.xfail(reason="the first event's running count stands for all", strict=True)
 async def test_a_cut_answer_keeps_the_count_so_far() -> None:
     seen = await measure("cut:4")
     assert seen.record.completion_tokens == len(seen.truth["token_sent_ns"]) == 4
