@@ -71,6 +71,7 @@ def conclude(state: RunState) -> RunOutcome:
         harness,
         [
             *state.warnings,
+            *state.earlier.notes(),
             *_cut_off(state),
             *harness_complaints(harness, records),
             *_complaints(records),

@@ -39,6 +39,14 @@ class Earlier:
             return False
         return options.max_requests is None or len(self.records) < options.max_requests
 
+    def notes(self) -> list[str]:
+        """What the reader has to know of a run that was taken up."""
+        return [
+            f"taken up at {row['clock_s']:.1f} s: {len(row['held_again'])} conversations were held "
+            "again, with new text and whatever the server's cache still knew"
+            for row in self.resumptions
+        ]
+
     def check_model(self, model: str | None) -> None:
         """Raises `UserError` where the server now serves another model."""
         if self.model is not None and model is not None and model != self.model:

@@ -33,12 +33,16 @@ class Ran:
         return [json.loads(line) for line in (self.run / name).read_text().splitlines()]
 
 
-def command(*words: str, out: Path) -> list[str]:
-    return [sys.executable, "-m", "headroom_bench", *words, "--out", str(out)]
+NOWHERE = Path("/dev/null")
+
+
+def command(*words: str, out: Path | None) -> list[str]:
+    where = [] if out is None else ["--out", str(out)]
+    return [sys.executable, "-m", "headroom_bench", *words, *where]
 
 
 def headroom(
-    *words: str, out: Path, timeout_s: float = 120, traceback: bool = False, **env: str
+    *words: str, out: Path | None, timeout_s: float = 120, traceback: bool = False, **env: str
 ) -> Ran:
     done = subprocess.run(
         command(*words, out=out),
@@ -49,7 +53,7 @@ def headroom(
         check=False,
     )
     assert traceback or "Traceback" not in done.stderr, done.stderr
-    return Ran(done.returncode, done.stdout, done.stderr, out)
+    return Ran(done.returncode, done.stdout, done.stderr, out or NOWHERE)
 
 
 def running(marker: str) -> list[int]:
@@ -75,7 +79,7 @@ class Running:
 
     @classmethod
     async def start(
-        cls, *words: str, out: Path, limit_bytes: int | None = None, **env: str
+        cls, *words: str, out: Path | None, limit_bytes: int | None = None, **env: str
     ) -> Running:
         """`limit_bytes`: no file that it writes may be longer, as on a full disk."""
 
@@ -90,7 +94,7 @@ class Running:
             env={**os.environ, **env},
             preexec_fn=limit,
         )
-        return cls(process, out)
+        return cls(process, out or NOWHERE)
 
     async def ended(self, within_s: float = 60) -> Ran:
         try:
