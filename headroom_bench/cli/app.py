@@ -16,6 +16,7 @@ from headroom_bench.cli import (
     inspect_command,
     mock_command,
     predict_command,
+    redline_command,
     run_command,
     simulate_command,
 )
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command("run")(run_command.run)
 app.command("predict")(predict_command.predict)
 app.command("simulate")(simulate_command.simulate)
+app.command("redline")(redline_command.redline)
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mock", context_settings=_PASS_ON)(mock_command.mock)
 app.command("fetch-model")(fetch_model_command.fetch_model)

@@ -1,0 +1,258 @@
+"""`headroom-bench redline`: the largest crowd that still passes, and what-if grids of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headroom_bench.cli import options as flags
+from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.target import Target
+from headroom_bench.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headroom_bench.crowd.crowd import Crowd
+    from headroom_bench.experiments.redline import RedlineOptions, Trial
+
+_DEFAULT_CROWD = "household"
+_LIVE_DURATION, _LIVE_WARMUP = "5m", "1m"
+_PIPE_WIDTH = 160
+"""Columns where there is no terminal to ask."""
+
+
+def redline(
+    target: flags.TargetName = "mock",
+    crowd: flags.CrowdName = None,
+    persona: flags.Personas = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", help="Leave a persona out of the crowd.", metavar="NAME"),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--duration", help="Of one probe; default 30m, live 5m.")
+    ] = None,
+    warmup: Annotated[
+        str | None, typer.Option("--warmup", help="Left out of it; default 5m, live 1m.")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", help="Most people to look at.", min=1)] = 4096,
+    repeats: Annotated[
+        int,
+        typer.Option("--repeats", help="Seeds that each end rests on; default 3, live 1.", min=0),
+    ] = 0,
+    seed: flags.Seed = None,
+    vs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vs",
+            help="Beside another box, or what else differs; may be repeated.",
+            metavar="NAME|KEY=VALUE,…",
+        ),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            help="A grid: a redline for every value; may be repeated.",
+            metavar="KEY=V1,V2,…",
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", help="Write the grid's rows here (- for stdout).", metavar="FILE"),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the real server: every probe is a run.")
+    ] = False,
+    time_scale: Annotated[
+        float, typer.Option("--time-scale", help="--live on the mock only: so many times faster.")
+    ] = 1.0,
+    out: flags.Out = Path("results"),
+    thinking: Annotated[
+        bool, typer.Option("--thinking", help="Models that may reason first do so.")
+    ] = False,
+    model: flags.Model = None,
+    dialect: flags.Dialect = None,
+    api_key_env: flags.ApiKeyEnv = None,
+    hardware: flags.Hardware = None,
+    quant: flags.Quant = None,
+    runtime: flags.Runtime = None,
+    backend: flags.Backend = None,
+    slots: flags.Slots = None,
+    ctx: flags.Ctx = None,
+    kv_k: flags.KvK = None,
+    kv_v: flags.KvV = None,
+    ubatch: flags.Ubatch = None,
+    kv_unified: flags.KvUnified = None,
+    as_json: flags.Json = False,
+) -> int:
+    """Find the largest crowd that TARGET serves well; simulated, or --live."""
+    from headroom_bench.experiments.redline import RedlineOptions
+
+    if live and (vs or over):
+        raise UserError("--live asks one server: leave --vs and --over out")
+    if csv is not None and not over:
+        raise UserError("--csv goes with --over: it is the grid's rows")
+    chosen = flags.resolve_target(
+        target, model=model, dialect=dialect, api_key_env=api_key_env, hardware=hardware,
+        quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx, kv_k=kv_k, kv_v=kv_v,
+        ubatch=ubatch, kv_unified=kv_unified,
+    )  # fmt: skip
+    if (hardware or runtime) and not backend:
+        chosen = _with_own_backend(chosen)
+    options = RedlineOptions(
+        target=chosen,
+        crowd=_crowd(crowd, persona, without or [], seed),
+        duration_s=parse_duration_s(duration or (_LIVE_DURATION if live else "30m"), "--duration"),
+        warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
+        most=most,
+        repeats=repeats or (1 if live else 3),
+        thinking=thinking,
+    )
+    if options.warmup_s >= options.duration_s:
+        raise UserError("--warmup leaves nothing of --duration")
+    if over:
+        return _grid(options, over, csv, as_json)
+    document = _live(options, out, time_scale) if live else _simulated(options, vs or [])
+    _show(document, as_json)
+    return 0
+
+
+def _with_own_backend(target: Target) -> Target:
+    """A box or runtime from a flag does not run the file's backend."""
+    return dataclasses.replace(target, server=dataclasses.replace(target.server, backend=None))
+
+
+def _crowd(
+    name: str | None, personas: list[str] | None, without: list[str], seed: int | None
+) -> Crowd:
+    chosen = flags.resolve_crowd(
+        name if name or personas else _DEFAULT_CROWD, personas, None, None, None, None, seed
+    )
+    known = list(chosen.personas())
+    for word in without:
+        if word not in known:
+            raise unknown_name(f"persona of crowd {chosen.name}", word, known)
+    groups = tuple(group for group in chosen.groups if group.persona.name not in without)
+    if not groups:
+        raise UserError("--without leaves nobody")
+    return dataclasses.replace(chosen, groups=groups)
+
+
+def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:
+    from headroom_bench.experiments.redline import redline as find
+    from headroom_bench.experiments.whatif import versus
+
+    with _Progress() as progress:
+        document = find(options, progress.on_trial)
+        if vs:
+            document["vs"] = list(versus(options, vs, progress.on_trial))
+    return document
+
+
+def _live(options: RedlineOptions, out: Path, time_scale: float) -> dict[str, Any]:
+    from rich.console import Console
+
+    from headroom_bench.experiments.redline_live import live_redline
+    from headroom_bench.experiments.run_options import RunOptions
+    from headroom_bench.report.progress import Progress
+
+    if time_scale != 1.0 and not options.target.embedded_mock:
+        raise UserError("--time-scale is for the mock only: a real server lives in real time")
+    notes = Console(stderr=True)
+    base = RunOptions(
+        target=options.target,
+        crowd=options.crowd,
+        out=out,
+        duration_s=options.duration_s,
+        time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
+    )
+
+    def say(text: str) -> None:
+        notes.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    return live_redline(
+        options,
+        base,
+        say,
+        lambda goal, now_s: Progress(notes, goal, now_s),
+        lambda trial, word: say(_told(trial, word)),
+    )
+
+
+def _grid(options: RedlineOptions, over: list[str], csv: Path | None, as_json: bool) -> int:
+    from headroom_bench.experiments.whatif import as_csv, axes_of, grid
+    from headroom_bench.report.redline_page import one_line, print_grid
+
+    with _Progress() as progress:
+
+        def on_row(number: int, of: int, row: Mapping[str, Any]) -> None:
+            progress.say(f"{number} of {of}: {one_line(row)}")
+
+        rows = grid(options, axes_of(over), on_row, progress.on_trial)
+    if csv is not None and str(csv) != "-":
+        try:
+            csv.write_text(as_csv(rows), encoding="utf-8")
+        except OSError as why:
+            raise UserError(f"--csv {csv} cannot be written: {why.strerror}") from None
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+    elif csv is not None and str(csv) == "-":
+        typer.echo(as_csv(rows), nl=False)
+    else:
+        print_grid(rows, _console())
+    return 0
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    from headroom_bench.report.redline_page import print_redline
+
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+        return
+    console = _console()
+    print_redline(document, console)
+    for other in document.get("vs", []):
+        console.print()
+        print_redline(other, console)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def _told(trial: Trial, word: str) -> str:
+    return f"{trial.people} people: {word} ({trial.requests:,} requests in {trial.took_s:.2f} s)"
+
+
+class _Progress:
+    """A line that changes in place on a terminal; elsewhere only what is `said`."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._notes = Console(stderr=True)
+        self._status = self._notes.status("looking")
+
+    def __enter__(self) -> _Progress:
+        if self._notes.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def on_trial(self, trial: Trial, word: str) -> None:
+        self._status.update(_told(trial, word))
+
+    def say(self, text: str) -> None:
+        self._notes.print(text, highlight=False, markup=False, soft_wrap=True)

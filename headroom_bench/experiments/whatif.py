@@ -1,0 +1,172 @@
+"""What if it were another box, model, runtime, quantization, number of slots: a redline each."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
+from headroom_bench.catalog.capability import tier_of
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
+from headroom_bench.roofline.deployment import quant_of
+from headroom_bench.target import ServerSpec, Target
+from headroom_bench.units import parse_size
+
+AXES = ("hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "kv_k", "kv_v")
+"""What may differ, as the fields of a target's [server] are called."""
+COLUMNS = (
+    "hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "people", "fails_at",
+    "verdict", "persona", "limit", "evidence", "price_usd", "usd_per_person", "tier", "tier_words",
+    "took_s", "error",
+)  # fmt: skip
+"""Of a grid's rows. `tier` is coarse and estimated (`catalog/data/capability.json`)."""
+
+Change = Mapping[str, str]
+
+
+def differences(text: str) -> dict[str, str]:
+    """`strix-halo-128`, or `runtime=vllm,quant=FP8`: what differs. Raises `UserError`."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        name = key.strip().replace("-", "_") if equals else "hardware"
+        word = (value if equals else key).strip()
+        if name not in AXES or not word:
+            raise UserError(f"--vs {part!r}: write a box, or KEY=VALUE with {', '.join(AXES)}")
+        found[name] = word
+    return found
+
+
+def axes_of(words: Sequence[str]) -> dict[str, list[str]]:
+    """`hardware=a,b`, `slots=4,8`: the values of each axis. Raises `UserError`."""
+    axes: dict[str, list[str]] = {}
+    for text in words:
+        key, equals, values = text.partition("=")
+        name = key.strip().replace("-", "_")
+        listed = [value.strip() for value in values.split(",") if value.strip()]
+        if name not in AXES or not equals or not listed:
+            raise UserError(f"--over {text!r}: write KEY=VALUE,VALUE with {', '.join(AXES)}")
+        axes.setdefault(name, []).extend(listed)
+    return axes
+
+
+def changed(target: Target, change: Change) -> Target:
+    """The target with another [server]; a new box or runtime brings its own backend, and a model
+    with one published format brings that. Raises `UserError`."""
+    server = target.server
+    fields: dict[str, Any] = dict(change)
+    if {"hardware", "runtime"} & set(change) and "backend" not in change:
+        fields["backend"] = None
+    if "slots" in change:
+        fields["slots"] = _slots(change["slots"])
+    if "ctx" in change:
+        fields["ctx"] = parse_size(change["ctx"], "ctx")
+    _check_names(fields)
+    return dataclasses.replace(target, server=dataclasses.replace(server, **fields))
+
+
+def _slots(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"slots {text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _check_names(fields: Mapping[str, Any]) -> None:
+    """A wrong name stops a grid before it begins, not in the middle of it."""
+    for axis, find in (
+        ("hardware", find_hardware),
+        ("model", find_model),
+        ("runtime", find_runtime),
+        ("quant", find_quant),
+    ):
+        if fields.get(axis) is not None:
+            find(fields[axis])
+
+
+def combinations(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    """Every combination, the last axis running fastest."""
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def grid(
+    options: RedlineOptions,
+    axes: Mapping[str, Sequence[str]],
+    on_row: Callable[[int, int, Mapping[str, Any]], None],
+    on_trial: OnTrial,
+) -> list[dict[str, Any]]:
+    """A redline for every combination, as rows of `COLUMNS`.
+
+    One that cannot be (a format that its model has not, a context beyond its memory) holds `error`.
+    `on_row` hears of each row, with its number from 1 and how many there will be. Raises
+    `UserError` for a name that does not exist.
+    """
+    targets = [(change, changed(options.target, change)) for change in combinations(axes)]
+    rows = []
+    for number, (_, target) in enumerate(targets, start=1):
+        rows.append(_row(with_target(options, target), on_trial))
+        on_row(number, len(targets), rows[-1])
+    return rows
+
+
+def _row(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    server = options.target.server
+    row |= {axis: getattr(server, axis) for axis in AXES if axis in COLUMNS}
+    row["model"] = server.model or options.target.model
+    try:
+        found = redline(options, on_trial)
+    except UserError as why:
+        return row | {"error": str(why)}
+    broke = found["broke"] or {}
+    row |= {axis: found[axis] for axis in AXES if axis in found}
+    row |= {
+        "people": found["redline"]["passes"] or 0,
+        "fails_at": found["redline"]["fails"],
+        "verdict": found["verdict"],
+        "persona": broke.get("persona"),
+        "limit": broke.get("limit"),
+        "evidence": broke.get("evidence"),
+        "took_s": found["took_s"],
+    }
+    return row | cost(found["hardware"], row["people"]) | capability(server, found)
+
+
+def cost(hardware: str, people: int) -> dict[str, Any]:
+    """What the box cost at its launch, and that a person; None where no price is known."""
+    price = find_hardware(hardware).launch_price_usd
+    each = price / people if price and people else None
+    return {"price_usd": price, "usd_per_person": each}
+
+
+def capability(server: ServerSpec, found: Mapping[str, Any]) -> dict[str, Any]:
+    """The coarse tier of what runs there."""
+    model = find_model(server.model or found["model"])
+    tier = tier_of(model, quant_of(model, server.quant, find_runtime(found["runtime"])))
+    return {"tier": tier.tier if tier else None, "tier_words": tier.words if tier else None}
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows with a header line; empty cells where nothing is known."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(row[name]) for name in COLUMNS} for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def versus(
+    options: RedlineOptions, others: Sequence[str], on_trial: OnTrial
+) -> Iterator[dict[str, Any]]:
+    """The redline of what differs, for each of `--vs`. Raises `UserError`."""
+    for text in others:
+        target = changed(options.target, differences(text))
+        yield {"vs": text, **redline(with_target(options, target), on_trial)}

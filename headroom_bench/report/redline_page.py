@@ -1,0 +1,165 @@
+"""A redline for a terminal: who passes, what broke, and the curve of every probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Facts = Mapping[str, Any]
+
+_STYLE = {
+    "failing": "bold red",
+    "tight": "bold yellow",
+    "right-sized": "bold green",
+    "overkill": "bold cyan",
+}
+
+
+def print_redline(found: Facts, console: Console) -> None:
+    """One redline: the bracket, what broke first, the curve, warnings."""
+    console.print(Text(_title(found), style="bold"))
+    console.print(_bracket(found))
+    if found["mix"]:
+        told = ", ".join(f"{count} {name}" for name, count in found["mix"].items())
+        console.print(Text(f"the mix at the redline: {told}"))
+    if found["broke"]:
+        _print_broke(found, console)
+    for row in found["limits"]:
+        if row["limit"] != (found["broke"] or {}).get("limit"):
+            console.print(Text(f"  {row['limit']}: {row['evidence']}"))
+    if found["curve"]:
+        console.print(_curve(found["curve"]))
+    for warning in found["warnings"]:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+    console.print(
+        Text(
+            f"{found['probes']} probes of {found['duration_s'] / 60:.3g} minutes "
+            f"(the first {found['warmup_s'] / 60:.3g} left out), {found['took_s']:.1f} s",
+            style="dim",
+        )
+    )
+
+
+def print_grid(rows: Sequence[Facts], console: Console) -> None:
+    """A line for every combination: how many people, what ran out, price, tier."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("box", "model", "quant", "runtime", "slots"):
+        table.add_column(name, overflow="fold")
+    for name in ("people", "$ each", "tier~"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("first to run out", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, _grid_cells(row)))
+    console.print(table)
+    console.print(
+        Text(
+            "tier~: what the model can be trusted with, 1 to 6, coarse and estimated; "
+            "$ each: the box's launch price, a person",
+            style="dim",
+        )
+    )
+
+
+def one_line(row: Facts) -> str:
+    """A grid's row as progress."""
+    what = f"{row['hardware']}, {row['model']} {row['quant']}, {row['runtime']}"
+    if row["error"]:
+        return f"{what}: {row['error']}"
+    return f"{what}, slots {_or_dash(row['slots'])}: {row['people']} people"
+
+
+def _title(found: Facts) -> str:
+    where = ""
+    if found.get("hardware"):
+        where = f" ({found['model']} {found['quant']} on {found['hardware']}, {found['runtime']}"
+        where += f", {found['slots']} slots)" if found.get("slots") else ")"
+    world = "simulated" if found["world"] == "predicted" else "measured"
+    return f"redline of crowd {found['crowd']} on {found['target']}{where}, {world}"
+
+
+def _bracket(found: Facts) -> Text:
+    passes, fails = found["redline"]["passes"], found["redline"]["fails"]
+    if passes is None:
+        return Text(f"nobody: even {fails} people, one of each kind, fail", style="bold red")
+    line = (
+        Text(f"{passes} people pass", style="bold")
+        .append(" (")
+        .append(found["verdict"], style=_STYLE.get(found["verdict"], ""))
+    )
+    return line.append("), " + (f"{fails} fail" if fails else "and nobody was seen to fail"))
+
+
+def _print_broke(found: Facts, console: Console) -> None:
+    broke = found["broke"]
+    if broke["persona"] is None:
+        console.print(Text(f"what ran out: {broke['limit']}: {broke['evidence']}"))
+        return
+    met = f"{broke['target_met_share']:.0%} of {broke['turns']} turns met"
+    limit = broke["limit"] or "what is not known"
+    console.print(Text(f"what broke first: {broke['persona']} ({met}), by {limit}"))
+    for row in broke["causes"]:
+        console.print(Text(f"  {row['limit']}: {row['evidence']}"))
+    if broke["also_failing"]:
+        console.print(Text(f"  also failing: {', '.join(broke['also_failing'])}"))
+    if found["redline"]["passes"] is None:
+        console.print(Text(f"  --without {broke['persona']} looks at the others"))
+
+
+def _curve(points: Sequence[Facts]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("people", "worst met", "used p95", "busy", "requests", "seeds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    table.add_column("worst group")
+    for point in points:
+        name, worst = _worst(point["by_persona"])
+        table.add_row(
+            str(point["people"]),
+            _percent(worst["target_met_share"]),
+            _or_dash(worst["used_p95"]),
+            _percent(point["busy_share"]),
+            f"{point['requests']:,}",
+            str(point["trials"]),
+            Text(point["verdict"], style=_STYLE.get(point["verdict"], "")),
+            name,
+        )
+    return table
+
+
+def _worst(groups: Mapping[str, Facts]) -> tuple[str, Facts]:
+    known = {n: g for n, g in groups.items() if g["target_met_share"] is not None} or groups
+    name = min(
+        known,
+        key=lambda n: (known[n]["target_met_share"] or 0.0, -(known[n]["used_p95"] or 0.0)),
+    )
+    return name, known[name]
+
+
+def _grid_cells(row: Facts) -> list[str]:
+    names = [row["hardware"], row["model"], row["quant"], row["runtime"], row["slots"]]
+    cells = [_or_dash(value) for value in names]
+    if row["error"]:
+        return [*cells, "–", "–", "–", row["error"]]
+    each = row["usd_per_person"]
+    ran_out = f"{row['persona']}: {row['limit']}" if row["persona"] else _or_dash(row["limit"])
+    return [
+        *cells,
+        f"{row['people']}{'+' if row['fails_at'] is None else ''}",
+        "–" if each is None else f"{each:,.0f}",
+        _or_dash(row["tier"]),
+        ran_out,
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}"
+
+
+def _or_dash(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
