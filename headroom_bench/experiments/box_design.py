@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headroom_bench.box import BoxDesign, context_per_slot
+from headroom_bench.box import BoxDesign, context_per_slot, typical_speculation
 from headroom_bench.box.design import MemoryKind, Rewind
 from headroom_bench.errors import UserError
 from headroom_bench.target import ServerSpec
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
 
 LM_STUDIO_CTX = 4096
+DRAFTED_TOKENS = 3
+"""Where a runtime's entry names no default (llama.cpp's is 3 too)."""
 GIB = 2**30
 MIB = 2**20
 LARGE_GPU_GIB = 70
@@ -36,6 +38,14 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
 
     Raises UserError where the memory holds no sequence of the context asked for.
     """
+    design = _without_drafts(deployment, server)
+    if deployment.drafter is None:
+        return design
+    drafted = _number(deployment.runtime.defaults, "spec_draft_n_max", DRAFTED_TOKENS)
+    return replace(design, speculation=typical_speculation(drafted))
+
+
+def _without_drafts(deployment: Deployment, server: ServerSpec | None) -> BoxDesign:
     told = server or ServerSpec(slots=deployment.slots)
     kind = _kind(deployment.runtime.design, told)
     if server is None:

@@ -57,6 +57,7 @@ def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
         kv_k=server.kv_k or "f16",
         kv_v=server.kv_v or "f16",
         ubatch=server.ubatch,
+        draft=server.draft,
         slots=slots,
         ctx=told.ctx_per_slot or _ctx_per_slot(server, slots),
     )

@@ -65,6 +65,17 @@ def test_a_draft_model_makes_mlx_serve_one_by_one() -> None:
     assert design_of(deployment("mlx"), ServerSpec(draft="some-model")).parallel == 1
 
 
+def test_a_drafter_makes_every_server_draft() -> None:
+    made = Deployment.named(
+        model="qwen3-8b", hardware="dgx-spark", quant="Q4_K_M", draft="qwen3-0.6b", slots=4
+    )
+    design = design_of(made, ServerSpec(draft="qwen3-0.6b"))
+    assert design.speculation is not None
+    assert design.speculation.tokens == 3
+    assert design.speculation.alpha["tool_call"] > design.speculation.alpha["prose"]
+    assert design_of(deployment("llama.cpp"), ServerSpec()).speculation is None
+
+
 def test_without_anything_told_the_deployments_own_slots_and_context_count() -> None:
     for runtime in ("llama.cpp", "vllm", "mlx", "ollama"):
         design = design_of(deployment(runtime))
