@@ -15,6 +15,8 @@ from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.sse import stream_events, unpacked
 from headroom_bench.redaction import shortened
 
+_LARGEST_EVENT_BYTES = 4 * 2**20
+"""A larger one is no event that we know, and parsing it would hold up every other stream."""
 _LOOKED_AT = 65_536
 """Bytes of an answer in which a key is looked for before its start is quoted."""
 
@@ -64,7 +66,11 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         return
     alike = _Alike()
     pieces = unpacked(exchange.chunks, exchange.headers.get("content-encoding", ""))
-    for stamp_ns, name, data in stream_events(pieces):
+    for told in stream_events(pieces):
+        if told is None:
+            yield reading
+            continue
+        stamp_ns, name, data = told
         if data == b"[DONE]":
             reading.done_mark = True
             continue
@@ -245,6 +251,8 @@ def _read_error(reading: Reading, parsed: dict[str, Any]) -> bool:
 
 
 def _json(data: bytes) -> Any:
+    if len(data) > _LARGEST_EVENT_BYTES:
+        return None
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

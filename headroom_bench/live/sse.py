@@ -10,9 +10,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-LARGEST_PIECE_BYTES = 2**24
-"""No more is unpacked out of one read: a small body may be made to fill the memory."""
+LARGEST_UNPACKED_BYTES = 2**26
+"""No more is unpacked out of one body: a small one may be made to fill the memory."""
 _BOM = b"\xef\xbb\xbf"
+_QUIET = 200
+"""Pieces and lines without an event after which the reader may give way: some 0.1 ms of work."""
 
 
 class StreamEvent(NamedTuple):
@@ -28,7 +30,7 @@ class _Lines:
     __slots__ = ("_after_cr", "_begun", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []  # joined once: an endless line comes in many pieces
         self._after_cr = False
         self._begun = False
 
@@ -46,9 +48,12 @@ class _Lines:
         if b"\r" in piece:
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in piece:
-            self._rest += piece
+            if piece:
+                self._rest.append(piece)
             return []
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._rest.append(piece)
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest] if rest else []
         if not self._begun:
             self._begun = True
             lines[0] = lines[0].removeprefix(_BOM)
@@ -56,26 +61,38 @@ class _Lines:
 
     def finish(self) -> list[bytes]:
         """An unfinished last line."""
-        rest = self._rest if self._begun else self._rest.removeprefix(_BOM)
+        whole = b"".join(self._rest)
+        rest = whole if self._begun else whole.removeprefix(_BOM)
         return [rest] if rest else []
 
 
-def stream_events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[StreamEvent]:
-    """The events of a body, given as pieces with the stamps of their arrival.
+def stream_events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[StreamEvent | None]:
+    """The events of a body, given as pieces with the stamps of their arrival; None now and then
+    where much comes without an event, so that the reader can give way to others.
 
     An event that the body's end cut off before its blank line counts too: what matters is what the
     server said, and a cut JSON text is told apart when it is parsed.
     """
     lines, event = _Lines(), _Pending()
-    stamp_ns = 0
+    stamp_ns = quiet = 0
     for stamp_ns, piece in pieces:
+        quiet += 1
+        if quiet > _QUIET:
+            quiet = 0
+            yield None
         # Nearly every piece is one plain event, and need not be cut.
         if _is_plain(piece) and lines.at_start and event.empty:
+            quiet = 0
             yield StreamEvent(stamp_ns, "", piece[6:-2])
             continue
         for line in lines.feed(piece):
+            quiet += 1
             if ready := event.add(line):
+                quiet = 0
                 yield StreamEvent(stamp_ns, *ready)
+            elif quiet > _QUIET:
+                quiet = 0
+                yield None
     for line in [*lines.finish(), b""]:
         if ready := event.add(line):
             yield StreamEvent(stamp_ns, *ready)
@@ -93,13 +110,17 @@ def unpacked(pieces: Iterable[tuple[int, bytes]], encoding: str) -> Iterable[tup
 
 def _unpack(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     unpacker = zlib.decompressobj(wbits=47)  # either wrapping
+    left = LARGEST_UNPACKED_BYTES
     for stamp_ns, piece in pieces:
         try:
-            plain = unpacker.decompress(piece, LARGEST_PIECE_BYTES)
+            plain = unpacker.decompress(piece, left)
         except zlib.error:
             return
         if plain:
             yield stamp_ns, plain
+        left -= len(plain)
+        if left <= 0 or unpacker.unconsumed_tail:
+            return
 
 
 def _is_plain(piece: bytes) -> bool:

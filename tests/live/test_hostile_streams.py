@@ -1,0 +1,60 @@
+"""Answers made to cost much are read in time that grows with their size, giving way to others."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import pytest
+
+from headroom_bench.live import sse
+from headroom_bench.live.exchange import Exchange
+from headroom_bench.live.reading import Reading, read_stream
+
+
+def exchange(pieces: Sequence[bytes], **headers: str) -> Exchange:
+    chunks = list(enumerate(pieces, start=1))
+    told = {"content-type": "text/event-stream", **headers}
+    return Exchange(status=200, headers=told, headers_ns=1, chunks=chunks, ended="too_large")
+
+
+def read(pieces: Sequence[bytes], **headers: str) -> tuple[Reading, int]:
+    """The reading, and how often the reader could have given way."""
+    yields = 0
+    reading = Reading()
+    for reading in read_stream(exchange(pieces, **headers)):  # noqa: B007
+        yields += 1
+    return reading, yields
+
+
+def test_an_endless_line_is_joined_once() -> None:
+    """Joined at every piece it would be copied a hundred thousand times: for hours."""
+    reading, _ = read([b"data: ", *[b"x" * 128] * 2**17])
+    assert reading.nonsense is not None
+    assert reading.events == 1
+
+
+@pytest.mark.parametrize("unit", [b"x", b":\n\n", b"data: x\n", b"\n" * 5_000])
+def test_what_holds_no_event_can_be_left_for_others(unit: bytes) -> None:
+    _, yields = read([unit] * 20_000 if len(unit) < 10 else [unit] * 20)
+    assert yields >= 90
+
+
+def test_an_event_too_large_to_be_one_is_not_parsed() -> None:
+    huge = b'data: {"choices":[{"delta":{"content":"' + b"x" * 2**23 + b'"}}]}\n\n'
+    reading, _ = read([huge])
+    assert reading.nonsense is not None
+    assert not reading.token_events
+
+
+def test_nesting_without_end() -> None:
+    reading, _ = read([b"data: " + b"[" * 10**6 + b"\n\n"])
+    assert reading.nonsense is not None
+
+
+def test_a_packed_body_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "LARGEST_UNPACKED_BYTES", 2**20)
+    bomb = zlib.compress(b"data: x\n\n" * 2**20)
+    pieces = [bomb[at : at + 256] for at in range(0, len(bomb), 256)]
+    told = sse.unpacked(enumerate(pieces), "deflate")
+    assert sum(len(piece) for _, piece in told) <= 2**20
