@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from headroom_bench.live.fetch import MODELS, cached_model
+from headroom_bench.redaction import forget
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test_only() -> Iterator[None]:
+    """What one test hid is not masked in the next."""
+    yield
+    forget()
 
 
 def _missing(notice: str) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -11,7 +10,6 @@ from urllib.parse import quote
 import pytest
 
 from headroom_bench.redaction import (
-    forget,
     hide,
     hide_basic,
     hide_header,
@@ -23,13 +21,6 @@ from headroom_bench.redaction import (
 )
 
 KEY = 'sk"<1>/2&3'
-
-
-@pytest.fixture(autouse=True)
-def _nothing_hidden() -> Iterator[None]:
-    forget()
-    yield
-    forget()
 
 
 @pytest.mark.parametrize("form", [str, quote, escape, lambda key: json.dumps(key)[1:-1]])

@@ -8,7 +8,13 @@ import pytest
 
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import names_in, shipped_dir
-from headroom_bench.target import Target, load_target, read_target, with_overrides
+from headroom_bench.target import (
+    Target,
+    checked_headers,
+    load_target,
+    read_target,
+    with_overrides,
+)
 from headroom_bench.toml_table import parse_toml
 
 GOOD = """\
@@ -107,3 +113,60 @@ def test_flags_win_over_the_file() -> None:
     assert (target.model, target.dialect) == ("m", "llamacpp")
     with pytest.raises(UserError, match="--dialect 'x' is not one of"):
         with_overrides(target, {}, dialect="x")
+
+
+REACHED = """\
+url = "https://box/team/v1"
+api_key_env = "KEY"
+ca_file = "certs/ca.pem"
+insecure = true
+proxy = "http://me:p%40ss@proxy:3128"
+
+[headers]
+X-Team = "planted-value"
+
+[body]
+temperature = 0
+stop = ["a"]
+"""
+
+
+def test_how_a_target_is_reached() -> None:
+    target = read_target(parse_toml(REACHED, Path("folder/t.toml")))
+    assert target.ca_file == str(Path("folder/certs/ca.pem").resolve())
+    assert (target.proxy, target.proxy_login) == ("http://proxy:3128", "me:p@ss")
+    assert target.body == {"temperature": 0, "stop": ["a"]}
+    shown = str(target.shown()) + repr(target)
+    assert "planted-value" not in shown
+    assert "p@ss" not in shown
+    assert target.shown()["headers"] == ["X-Team"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("https://box/team/v1", "https://box?key=planted-value"), "a query or a fragment"),
+        (("http://me:p%40ss@proxy:3128", "socks5://me:p%40ss@proxy"), "proxy: write http://"),
+        (("X-Team", '"X Team"'), "headers: a header's name cannot be 'X Team'"),
+        (("X-Team", "Content-Length"), "headers: Content-Length is set by HTTP itself"),
+        (("planted-value", "planted-value\\n"), None),
+        (("planted-value", "planted-value\\nX: y"), "headers: the value of X-Team holds what"),
+        (("planted-value", "planted-välue–"), "headers: the value of X-Team holds what"),
+        (("temperature", "stream"), "body: stream is not for the user to set"),
+    ],
+)
+def test_how_a_target_cannot_be_reached(change: tuple[str, str], told: str | None) -> None:
+    text = REACHED.replace(*change)
+    if told is None:
+        assert read(text).headers == {"X-Team": "planted-value"}, "as files end with a newline"
+        return
+    with pytest.raises(UserError) as why:
+        read(text)
+    assert told in str(why.value)
+    assert "planted" not in str(why.value)
+    assert "ss@" not in str(why.value)
+
+
+def test_of_two_headers_the_later_counts() -> None:
+    headers = checked_headers([("x-team", "a"), ("X-Team", "b")], "x")
+    assert headers == {"X-Team": "b"}
