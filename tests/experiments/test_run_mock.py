@@ -24,8 +24,15 @@ CONTRACT_PERSONA = {
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    out = tmp_path_factory.mktemp("mock") / "results"
-    return headroom("run", "--duration", "12s", "--json", out=out)
+    """A run whose mock kept its time: on a machine that others keep busy it says that it did not,
+    and then it measures the machine."""
+    for _ in range(4):
+        out = tmp_path_factory.mktemp("mock") / "results"
+        ran = headroom("run", "--duration", "12s", "--json", out=out)
+        told = ran.json("summary.json")["warnings"]
+        if not any("mock server was late" in line or "too late" in line for line in told):
+            break
+    return ran
 
 
 def test_one_json_document_as_in_the_contract(ran: Ran) -> None:
