@@ -75,12 +75,16 @@ def _mock_start(target: Target, time_scale: float) -> StartSpec:
         "--slots": server.slots,
         "--ctx": server.ctx,
         "--ubatch": server.ubatch,
+        "--kv-k": server.kv_k,
+        "--kv-v": server.kv_v,
         "--time-scale": f"{time_scale:g}",
     }
-    if server.kv_k or server.kv_v or server.draft:
-        raise UserError("the mock server does not know kv_k, kv_v and draft yet")
+    if server.draft:
+        raise UserError("a target's draft cannot be handed to the bundled mock server yet")
     command = [sys.executable, "-m", "mock_server", "--host", "{host}", "--port", "{port}"]
     for option, value in options.items():
         if value is not None:
             command += [option, str(value)]
+    if server.kv_unified:
+        command.append("--kv-unified")
     return StartSpec(tuple(command), health="/v1/models")  # the one route of every dialect

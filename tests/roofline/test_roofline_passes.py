@@ -56,8 +56,7 @@ def test_one_by_one_and_all_at_once_agree(case: str, seqs: list[int], k: int) ->
     at_once = pricer(case).passes_s(batch, k)
     one_by_one = [
         pricer(case).pass_s(
-            replace(
-                batch,
+            batch._replace(
                 kv_tokens=batch.kv_tokens + i * batch.decodes,
                 window_tokens=batch.window_tokens + i * batch.windows_growing,
             )
