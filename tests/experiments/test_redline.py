@@ -1,0 +1,245 @@
+"""Redlines of simulated boxes: what they must show, whatever the figures are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headroom_bench.catalog import find_model
+from headroom_bench.crowd.crowd import Crowd, Group, crowd_of, load_crowd
+from headroom_bench.crowd.draws import Distribution
+from headroom_bench.crowd.persona import Persona, load_persona
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.prediction import predict_crowd
+from headroom_bench.experiments.redline import (
+    Probed,
+    RedlineOptions,
+    Trial,
+    redline,
+    search,
+    simulated_probe,
+)
+from headroom_bench.experiments.thinking import reasons, thinking_tokens, with_thinking
+from headroom_bench.judge.verdict import Load, judge
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.statistics import spread
+from headroom_bench.simulate.world import Naming
+from headroom_bench.target import ServerSpec, Target
+
+
+def target(**server: Any) -> Target:
+    plain = {"hardware": "rtx-4090", "model": "Llama 3.1 8B", "quant": "Q4_K_M", "slots": 8}
+    return Target(
+        "box", "http://127.0.0.1:1", server=ServerSpec(**{**plain, "ctx": 131_072} | server)
+    )
+
+
+def alone(persona: Persona, count: int = 1) -> Crowd:
+    return Crowd(persona.name, 1, (Group(persona, count),))
+
+
+def found(where: Target, crowd: Crowd, **changes: Any) -> dict[str, Any]:
+    options = RedlineOptions(where, crowd, **{"duration_s": 900.0, "most": 256, **changes})
+    return redline(options, lambda trial, word: None)
+
+
+def people(document: dict[str, Any]) -> int:
+    return document["redline"]["passes"] or 0
+
+
+# --- what the documents say ---------------------------------------------------------------------
+
+
+def test_voice_prefers_a_small_direct_model_to_a_larger_one_that_reasons() -> None:
+    voice = alone(replace(load_persona("voice-command"), think_s=Distribution.fixed(10)))
+    small, large = (
+        target(model="Qwen3 4B Instruct 2507"),
+        target(model="gpt-oss 20B", quant="MXFP4"),
+    )
+    brief = {"most": 24, "repeats": 1, "duration_s": 300.0, "warmup_s": 60.0}
+    direct, reasoning = found(small, voice, **brief), found(large, voice, **brief)
+    assert people(direct) > people(reasoning)
+    assert reasoning["reasons"]
+    assert not direct["reasons"]
+    assert "hidden reasoning" in reasoning["broke"]["evidence"]
+    # It is the reasoning, not the size: the same model made direct serves more.
+    mute = replace(voice.groups[0].persona, reasoning=Distribution.fixed(1))
+    assert people(found(large, alone(mute), **brief)) > people(reasoning)
+
+
+def test_a_whole_answer_device_waits_for_reasoning_that_a_chat_window_shows() -> None:
+    deployment = deployment_of(target(model="gpt-oss 20B", quant="MXFP4"))
+    chat = load_persona("chat-reader")
+    page = replace(chat, device=replace(chat.device, whole=True, shows_reasoning=False))
+    silent = replace(chat, device=replace(chat.device, shows_reasoning=False))
+
+    def first_shown_s(persona: Persona) -> float:
+        crowd = with_thinking(alone(persona), deployment.model)
+        outcome, _ = predict_crowd(crowd, deployment, Naming("r", "t"), duration_s=1800)
+        assert all((record.reasoning_tokens or 0) > 0 for record in outcome.records)
+        mean = spread(record.ttfv_s for record in outcome.records)["mean"]
+        assert mean is not None
+        return mean
+
+    shown, hidden, whole = map(first_shown_s, (chat, silent, page))
+    assert shown < hidden < whole
+
+
+def test_the_redline_falls_as_the_context_grows() -> None:
+    where = target(slots=4, ctx=4 * 24_000)
+    office = replace(load_persona("office-chat"), think_s=Distribution.fixed(20))
+
+    def with_document(tokens: int) -> int:
+        segments = tuple(
+            replace(plan, tokens=Distribution.fixed(tokens)) if plan.name == "document" else plan
+            for plan in office.segments
+        )
+        crowd = alone(replace(office, segments=segments))
+        return people(found(where, crowd, repeats=1))
+
+    redlines = [with_document(tokens) for tokens in (500, 4_000, 12_000)]
+    assert redlines[0] > redlines[1] > redlines[2] > 0
+
+
+def test_people_who_give_up_show() -> None:
+    hasty = replace(
+        load_persona("chat-reader"), patience_s=1.5, think_s=Distribution.fixed(1),
+        read_tok_s=None,
+    )  # fmt: skip
+    document = found(target(slots=2), alone(hasty))
+    broke = document["broke"]
+    assert broke["limit"] == "patience"
+    assert "given up on" in broke["evidence"]
+    assert {"slots", "patience"} <= {row["limit"] for row in document["limits"]}
+
+
+def test_who_waits_in_the_queue_waits_for_slots() -> None:
+    patient = replace(
+        load_persona("chat-reader"), patience_s=None, think_s=Distribution.fixed(5),
+    )  # fmt: skip
+    broke = found(target(slots=1), alone(patient))["broke"]
+    assert broke["limit"] == "slots"
+    assert broke["causes"][0]["share"] > 0.5
+
+
+# --- the search ---------------------------------------------------------------------------------
+
+
+def test_both_ends_carry_the_verdicts_that_make_them_ends() -> None:
+    document = found(target(slots=1), load_crowd("household"), most=64)
+    passes, fails = document["redline"]["passes"], document["redline"]["fails"]
+    curve = {point["people"]: point for point in document["curve"]}
+    assert fails == passes + 1
+    assert curve[passes]["verdict"] in ("tight", "right-sized", "overkill", "not enough data")
+    assert curve[passes]["trials"] >= 3
+    assert curve[fails]["trials"] >= 3
+    lost = curve[fails]["by_persona"][document["broke"]["persona"]]
+    assert lost["target_met_share"] < 0.95
+    assert sum(document["mix"].values()) == passes
+    assert document["limits"] or document["broke"]["causes"]
+
+
+def test_the_same_seed_is_the_same_redline() -> None:
+    crowd = crowd_of(["chat-reader:1"], 4)
+    once, again = (found(target(slots=2), crowd) for _ in range(2))
+    for document in (once, again):
+        del document["took_s"]
+    assert once == again
+
+
+def test_a_mixed_crowd_keeps_its_proportions() -> None:
+    seen: list[dict[str, int]] = []
+    options = RedlineOptions(target(), crowd_of(["chat-reader:3", "voice-command:1"], 1), most=40)
+    lived = simulated_probe(replace(options, duration_s=1.0), deployment_of(options.target))
+
+    def probe(crowd: Crowd) -> Probed:
+        seen.append(crowd.counts())
+        return lived(crowd)
+
+    search(options, options.crowd, probe, None, lambda trial, word: None)
+    assert {"chat-reader": 30, "voice-command": 10} in seen
+    assert all(abs(c["chat-reader"] - 3 * c["voice-command"]) <= 2 for c in seen)
+
+
+def records_that(met: float) -> list[RequestRecord]:
+    """200 answers, `met` of them in time."""
+    return [
+        RequestRecord(
+            run_id="r", world="measured", request_id=f"chat-reader-{n}/c0/t0/r0",
+            conversation_id=f"chat-reader-{n}/c0", persona="chat-reader", user=n, turn=0, round=0,
+            target="t", model=None, started_at_s=500.0, sent_s=500.0, ttft_s=0.5, e2e_s=9.0,
+            ttfv_s=0.5 if n < 200 * met else 5.0, ok=True, turn_rounds=1,
+        )
+        for n in range(200)
+    ]  # fmt: skip
+
+
+def test_a_live_probe_is_the_same_search() -> None:
+    """Whatever hands records over is searched alike; an unknown load applies no rule of load."""
+    options = RedlineOptions(target(), crowd_of(["chat-reader:1"], 1), repeats=1)
+    trials: list[Trial] = []
+
+    def probe(crowd: Crowd) -> Probed:
+        return Probed(records_that(0.99 if len(crowd.users()) <= 37 else 0.9), Load(), 1800.0)
+
+    document = search(options, options.crowd, probe, None, lambda t, word: trials.append(t))
+    assert document["redline"] == {"passes": 37, "fails": 38}
+    assert document["verdict"] == "right-sized"
+    assert document["broke"]["target_met_share"] == pytest.approx(0.9)
+    assert len(trials) == document["probes"]
+
+
+def test_a_probe_is_judged_as_a_simulation_is() -> None:
+    """The verdict of one probe is `judge`'s on the same records."""
+    options = RedlineOptions(target(slots=2), crowd_of(["chat-reader:9"], 1), warmup_s=0.0)
+    probed = simulated_probe(options, deployment_of(options.target))(options.crowd)
+    words = []
+    search(
+        replace(options, most=9, repeats=1), options.crowd, lambda crowd: probed, None,
+        lambda trial, word: words.append((word, trial)),
+    )  # fmt: skip
+    word, trial = words[0]
+    personas = {name: one.target for name, one in options.crowd.personas().items()}
+    assert judge(trial.turns, personas, probed.load)[0] == word
+
+
+def test_what_does_not_fit_serves_nobody() -> None:
+    document = found(target(model="Llama 3.1 405B"), load_crowd("household"))
+    assert document["redline"] == {"passes": None, "fails": 5}
+    assert document["broke"]["limit"] == "memory"
+    assert "GB are usable" in document["broke"]["evidence"]
+
+
+def test_a_crowd_without_targets_has_no_redline() -> None:
+    crowd = alone(replace(load_persona("chat-reader"), target=None))
+    with pytest.raises(UserError, match="nobody in it has a"):
+        found(target(), crowd)
+
+
+def test_too_few_people_allowed() -> None:
+    with pytest.raises(UserError, match="--most 4 cannot hold one of each of 5 groups"):
+        found(target(), load_crowd("household"), most=4)
+
+
+# --- thinking -----------------------------------------------------------------------------------
+
+
+def test_models_think_as_long_as_was_measured() -> None:
+    oss = find_model("gpt-oss-120b")
+    assert thinking_tokens(oss, "trivial").typical == pytest.approx(46)
+    assert thinking_tokens(oss, "knowledge").typical == pytest.approx(53)
+    assert thinking_tokens(oss, "logic").draw(0.9) == pytest.approx(1567)
+    assert thinking_tokens(find_model("QwQ 32B"), "knowledge").typical > 200, "as others do"
+
+
+def test_who_thinks() -> None:
+    assert reasons(find_model("gpt-oss-120b"))
+    assert not reasons(find_model("Qwen3 8B"))
+    assert reasons(find_model("Qwen3 8B"), optional=True)
+    assert not reasons(find_model("Llama 3.1 8B"), optional=True)
+    chat = replace(load_persona("chat-reader"), reasoning=Distribution.fixed(7))
+    kept = with_thinking(alone(chat), find_model("gpt-oss-120b"))
+    assert kept.personas()["chat-reader"].reasoning == Distribution.fixed(7)
