@@ -71,6 +71,9 @@ class PagedMemory:
             node, depth, start, own = tree.root, 0, 0, -(-tokens // page)
         tree.lock(node)
         task.seat, task.node, task.depth = self._places.take(), node, depth
+        # Somebody else may fill up a node that is here in part now: what is missing goes on from
+        # the last one that is here as a whole.
+        task.base = node if node.pages == node.full else node.parent
         task.start = start
         task.pages, task.reserved = start // page, own
         self._reserved += own
@@ -154,7 +157,7 @@ class PagedMemory:
             return
         tree, old, path = self.tree, task.node, _with_answer(task, generated)
         assert old is not None
-        base: Node | None = old if old.pages == old.full else old.parent
+        base = task.base
         missing = path[task.depth :]
         if task.preemptions and generated and _is_older(old, path[-1]):
             old = task.node = tree.rename(old, path[-1])
@@ -166,7 +169,7 @@ class PagedMemory:
             self._releases += 1
             tree.unlock(old, self._releases)
             task.node = node
-        task.depth = len(path)
+        task.base, task.depth = node, len(path)
         pages = written // self._page
         if task.reserved:
             moved = min(task.reserved, pages - task.pages)

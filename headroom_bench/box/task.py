@@ -107,6 +107,8 @@ class Task:
     path: tuple[Segment, ...] | None = None
     """Paged: the prompt in the pieces by which the tree holds it."""
     node: Node | None = None
+    base: Node | None = None
+    """Paged: the deepest node of its path that the tree had as a whole."""
     depth: int = 0
     """Paged: how many of those the tree had as a whole."""
     pages: int = 0

@@ -241,8 +241,7 @@ def _first_token_s(roofline: Roofline, prompt: int, others: Batch) -> float:
     """A prompt that arrives while all other users decode: its passes carry their tokens, too."""
     left = others.decodes - 1
     share = left / others.decodes
-    rest = dataclasses.replace(
-        others,
+    rest = others._replace(
         decodes=left,
         kv_tokens=round(others.kv_tokens * share),
         window_tokens=round(others.window_tokens * share),
@@ -252,7 +251,7 @@ def _first_token_s(roofline: Roofline, prompt: int, others: Batch) -> float:
     )
     room = max(roofline.deployment.pass_tokens - left - rest.verify, 1)
     return sum(
-        roofline.pass_s(dataclasses.replace(rest, chunks=(chunk,)))
+        roofline.pass_s(rest._replace(chunks=(chunk,)))
         for chunk in _passes(prompt, 0, room)
     )
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from box_stepper import Call
-from box_toys import ODD_COSTS, ToyPricer
+from box_toys import ODD_COSTS, ToyPricer, segment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_box import PlainBox
@@ -281,3 +281,30 @@ def test_pages_are_conserved(case: Case) -> None:
     drain(box)
     assert memory._reserved == memory._shared == 0
     assert memory.tree.evictable == memory.tree.pages
+
+
+def test_a_text_that_two_read_at_once_is_kept_once() -> None:
+    """The second is admitted while the first has a part of it in the tree, and ends after it."""
+    book = Segment("ask", "user", "prose", "book", 56, (1, 3))
+    more, other = segment("more", 18), segment("other", 21)
+    requests = [
+        BoxRequest("r0", (book, more), 54, "a0"),
+        BoxRequest("r1", (book, more), 36, "a1"),
+        BoxRequest("r2", (book, other), 58, "a2"),
+    ]
+    calls = [
+        Call(0.0, requests[0]),
+        Call(0.13, requests[0], cancel=True),
+        Call(0.35, requests[1]),
+        Call(0.36, requests[2]),
+    ]
+    design = BoxDesign("paged", 182, 3, pool_tokens=352, page_tokens=4, batch_tokens=3)
+    case = Case(design, None, tuple(calls), ())
+    check_rules(case)
+    box = case.box(leap=True)
+    serve(box, case)
+    assert 0 < box.served("r2").cached_tokens < 56
+    memory = box._memory
+    assert isinstance(memory, PagedMemory)
+    texts = 74 + 36 - 1 + 21 + 58 - 1  # the book once
+    assert memory.tree.pages <= texts // 4
