@@ -276,8 +276,13 @@ def _read_start(table: Table | None) -> StartSpec | None:
 
 
 def with_overrides(target: Target, server: dict[str, Any], **fields: Any) -> Target:
-    """The target with what the command line says; None leaves a field as it is."""
+    """The target with what the command line says; None leaves a field as it is.
+
+    Another box has another backend: the file's is dropped with its hardware.
+    """
     own = {name: value for name, value in server.items() if value is not None}
+    if "hardware" in own:
+        own.setdefault("backend", None)
     top = {name: value for name, value in fields.items() if value is not None}
     if "dialect" in top and top["dialect"] not in DIALECTS:
         raise UserError(f"--dialect {top['dialect']!r} is not one of {', '.join(DIALECTS)}")

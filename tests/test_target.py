@@ -170,3 +170,12 @@ def test_how_a_target_cannot_be_reached(change: tuple[str, str], told: str | Non
 def test_of_two_headers_the_later_counts() -> None:
     headers = checked_headers([("x-team", "a"), ("X-Team", "b")], "x")
     assert headers == {"X-Team": "b"}
+
+
+def test_another_box_does_not_keep_the_files_backend() -> None:
+    target = load_target("mock")
+    assert target.server.backend == "cuda"
+    moved = with_overrides(target, {"hardware": "strix-halo", "backend": None})
+    assert moved.server.backend is None
+    assert with_overrides(target, {"hardware": "x", "backend": "rocm"}).server.backend == "rocm"
+    assert with_overrides(target, {"hardware": None, "slots": 2}).server.backend == "cuda"
