@@ -85,6 +85,8 @@ class Ways:
         if link is None:
             return self._one_way_s
         size = REQUEST_BYTES + round(prompt_tokens * TOKEN_BYTES)
+        if _by_gateway(request, link):
+            size = round(request.segments[-1].tokens * TOKEN_BYTES)
         seconds = link.upload_s(size, request.request_id)
         if link.shared:
             self._account(sent_at)
@@ -110,7 +112,7 @@ class Ways:
         else:
             self._begun.pop(request.request_id, None)
         link = self._links.get(request.persona)
-        if link is not None and link.shared:
+        if link is not None and link.shared and not _by_gateway(request, link):
             medium = self._media[link.name]
             medium.streams += change
             if change > 0:
@@ -122,6 +124,8 @@ class Ways:
         link = self._links.get(request.persona)
         if link is None or not len(sent):
             return sent + self._one_way_s
+        if _by_gateway(request, link):
+            return self._down_in_one(request, link, sent) if whole else sent[:0]
         at, place = sent, None
         if self._event_tokens > 1:
             ends = _event_ends(len(sent), self._event_tokens, whole=whole)
@@ -132,6 +136,16 @@ class Ways:
         arrived = link.arrivals(at, self._event_bytes, request.request_id)
         return arrived if place is None else arrived[place]
 
+    def _down_in_one(self, request: Request, link: Link, sent: Times) -> Times:
+        """The visible text as one message, once it is complete."""
+        size = max(1, round((len(sent) - request.reasoning_tokens) * TOKEN_BYTES))
+        at = sent[-1:]
+        if link.shared:
+            self._account(float(at[0]))
+            at = at + self._media[link.name].radio.burst(link.frame_s(size))
+        arrived = link.arrivals(at, size, request.request_id)
+        return np.full(len(sent), arrived[0])
+
     def _account(self, now: float) -> None:
         """Tell the radios what they carried since the last change."""
         tokens = self._box.usage.decode_tokens
@@ -141,6 +155,14 @@ class Ways:
             events = each * medium.streams / self._event_tokens
             together = medium.streams / self._event_tokens
             medium.radio.carry(now, events, medium.frame_s, together)
+
+
+def _by_gateway(request: Request, link: Link) -> bool:
+    """Whether a gateway beside the box speaks for the person, as messengers over LoRa do: over a
+    radio without TCP there is no HTTP either. Up goes what was said last, down goes the whole text.
+    A device that wants to stream there gets its events one by one, which no such radio bears.
+    """
+    return link.resend == "application" and request.device.whole
 
 
 def _event_ends(count: int, tokens: int, *, whole: bool) -> NDArray[np.intp]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from headroom_bench.box import Box
 from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.crowd.world import Device
 from headroom_bench.network import Link, link_named
 from headroom_bench.records import RequestRecord
 from headroom_bench.roofline.pricer import Batch
@@ -151,3 +152,28 @@ def test_the_same_crowd_lives_the_same_life_twice() -> None:
     link = link_named("wifi6")
     lives = [live(crowd((one, 10)), {one.name: link}, requests=60) for _ in range(2)]
     assert lives[0][1] == lives[1][1]
+
+
+def test_a_gateway_sends_whole_texts_over_lora() -> None:
+    """A messenger's answer is a few packets, a stream over the same radio some hundred."""
+    messenger = asker(60, device=Device(shows_reasoning=False, whole=True))
+    links = {"chat": link_named("lora-sf7")}
+    whole, times = live(crowd((messenger, 1)), links, requests=1)
+    streamed, _ = live(crowd((asker(60), 1)), links, requests=1)
+    assert whole[0].e2e_s is not None
+    assert streamed[0].e2e_s is not None
+    link = links["chat"]
+    least_s = 60 * 0.03 + link.frame_s(50 * 4) + link.frame_s(60 * 4)
+    assert least_s < whole[0].e2e_s < least_s + 60
+    assert streamed[0].e2e_s > 10 * whole[0].e2e_s
+    assert len(set(times[whole[0].request_id])) == 1, "all of it comes at once"
+    assert whole[0].server_decode_s == pytest.approx(59 * 0.03)
+
+
+def test_messengers_wait_for_one_anothers_packets() -> None:
+    messenger = asker(60, device=Device(shows_reasoning=False, whole=True))
+    links = {"chat": link_named("lora-sf7")}
+    lone, _ = live(crowd((messenger, 1)), links, requests=1)
+    many, _ = live(crowd((messenger, 12)), links, requests=12)
+    slowest_s = max(record.e2e_s or 0.0 for record in many)
+    assert slowest_s > 3 * (lone[0].e2e_s or 0.0)
