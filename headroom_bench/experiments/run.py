@@ -34,6 +34,7 @@ from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
 from headroom_bench.live.lifecycle import ManagedServer
 from headroom_bench.live.probe import Control, probe, too_small
+from headroom_bench.live.sockets import allow_connections
 from headroom_bench.live.tokenizer import tokenizer_of
 from headroom_bench.live.vocabulary import template_of, vocabulary_of
 from headroom_bench.redaction import redact, scrub_file
@@ -253,6 +254,13 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
         state.warn(
             f"the {facts.dialect} dialect has no way to make a server write a given number of "
             "tokens: answers may be shorter than asked"
+        )
+    at_once = sum(1 + len(user.persona.extras) for user in options.crowd.users())
+    fewer = allow_connections(at_once)
+    if fewer is not None:
+        state.warn(
+            f"{at_once} requests may be in flight at once, and this machine lets a program have "
+            f"{fewer} connections (ulimit -n): the others will fail"
         )
     missing = missing_for_prediction(options.target.server, model)
     if missing:
