@@ -18,7 +18,12 @@ LARGEST_ANSWER_BYTES = 64 * 2**20
 LARGEST_ANSWER_PIECES = 2**19
 """A longer answer is cut off by us: no token stream is that long, and memory is not endless. Every
 piece costs some 100 bytes beside its own, so their number is bounded too."""
+LARGEST_TOGETHER_BYTES = 2**31
+"""What all answers that are coming may hold together; above it those with more than their share of
+it are cut off."""
 LARGEST_HEAD_BYTES = 2**18
+_READ_BYTES = 128
+"""What a read costs beside its bytes."""
 
 OPEN_BODY_GRACE_S = 0.25
 """How long a body may stay open after its stream said `[DONE]`, or an error, before we hang up."""
@@ -37,6 +42,16 @@ def any_byte(exchange: Exchange) -> bool:
     return exchange.first_byte_ns > 0
 
 
+class Held:
+    """What the answers that are coming hold in memory, all together."""
+
+    __slots__ = ("answers", "size")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.size = 0
+
+
 class Intake:
     """Fills one exchange. `hang_up` closes its connection; called unless it ended as HTTP says."""
 
@@ -47,6 +62,7 @@ class Intake:
         timeouts: Timeouts,
         patience_s: float | None,
         has_token: HasToken,
+        held: Held,
     ) -> None:
         self.exchange = exchange
         self.stamp_ns = 0
@@ -62,6 +78,8 @@ class Intake:
         self._finished = False
         self._tail = b""
         self._bytes = 0
+        self._held = held
+        held.answers += 1
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._timer = self._loop.call_later(self._first_look_s(), self._look_at_the_clock)
@@ -82,6 +100,7 @@ class Intake:
         exchange.end_ns = exchange.end_ns or at_ns or monotonic_ns()
         self._timer.cancel()
         self._ended.set_result(None)
+        self._let_go()
         if how != "complete":
             self._hang_up()
 
@@ -89,15 +108,26 @@ class Intake:
         """Forgets an exchange that never began."""
         self._timer.cancel()
         self._ended.cancel()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._held.answers -= 1
+        self._held.size -= self._bytes
 
     def take_raw(self, size: int) -> bool:
         """Counts bytes as they arrive, whatever they are; False when they are too many."""
         self.stamp_ns = self.last_byte_ns = monotonic_ns()
+        size += _READ_BYTES
         self._bytes += size
+        held = self._held
+        held.size += size
         if not self.exchange.headers_ns and self._bytes > LARGEST_HEAD_BYTES:
             self.finish("too_large", f"headers of more than {LARGEST_HEAD_BYTES:,} bytes")
         elif self._bytes > LARGEST_ANSWER_BYTES:
             self.finish("too_large", f"more than {LARGEST_ANSWER_BYTES:,} bytes")
+        elif held.size > LARGEST_TOGETHER_BYTES < self._bytes * held.answers:
+            together = f"{held.answers} answers of more than {LARGEST_TOGETHER_BYTES:,} bytes"
+            self.finish("too_large", f"the largest of {together} together")
         return not self._ended.done()
 
     def on_body(self, piece: bytes) -> None:

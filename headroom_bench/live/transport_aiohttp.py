@@ -17,7 +17,7 @@ from yarl import URL
 from headroom_bench.live.access import Access, Proxy
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Ended, Exchange
-from headroom_bench.live.intake import HasToken, Intake, any_byte
+from headroom_bench.live.intake import HasToken, Held, Intake, any_byte
 from headroom_bench.live.wire import connect_problem
 from headroom_bench.redaction import hide_basic
 
@@ -74,6 +74,7 @@ class AiohttpTransport:
         self._has_token = has_token
         self._busy: set[_Carried] = set()
         self._stopped = False
+        self._held = Held()
         self._for_proxy = _login_header(access.proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True),
@@ -101,7 +102,7 @@ class AiohttpTransport:
             if on_sent is not None:
                 on_sent(exchange)
             timeouts = self._access.timeouts
-            return Intake(exchange, hang_up, timeouts, patience_s, self._has_token)
+            return Intake(exchange, hang_up, timeouts, patience_s, self._has_token, self._held)
 
         carried = _Carried(exchange, intake_of)
         if self._stopped:

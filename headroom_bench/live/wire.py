@@ -18,7 +18,7 @@ import httptools
 
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Exchange, Origin
-from headroom_bench.live.intake import HasToken, Intake, any_byte
+from headroom_bench.live.intake import HasToken, Held, Intake, any_byte
 from headroom_bench.live.timeouts import Timeouts
 
 _KEEP_ALIVE = re.compile(r"timeout\s*=\s*(\d+)", re.IGNORECASE)
@@ -179,6 +179,7 @@ class Wire:
         self._busy: set[_HttpIntake] = set()
         self._connecting: set[asyncio.Future[_Connection]] = set()
         self._stopped = False
+        self._held = Held()
 
     @property
     def in_flight(self) -> int:
@@ -199,7 +200,12 @@ class Wire:
         while (connection := await self._connected(exchange)) is not None:
             exchange.sent_ns = monotonic_ns()
             intake = _HttpIntake(
-                exchange, connection.abort, self.timeouts, patience_s, self._has_token
+                exchange,
+                connection.abort,
+                self.timeouts,
+                patience_s,
+                self._has_token,
+                self._held,
             )
             if connection.send(intake, data):
                 break

@@ -202,6 +202,22 @@ async def test_pieces_without_number(through: Through, monkeypatch: pytest.Monke
     assert len(exchange.chunks) <= 51
 
 
+async def test_many_large_answers_together(
+    through: Through, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endless one is cut off; the small ones beside it are not."""
+    monkeypatch.setattr(intake, "LARGEST_TOGETHER_BYTES", 2**20)
+    async with raw_server(HEAD, WORD, 0.3, *ANSWER[2:]) as server:
+        transport = through(server, Timeouts())
+        small = [asyncio.create_task(ask(transport)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        server.script = [HEAD, *[chunk(b"x" * 65_536)] * 64, HANG]
+        endless = await ask(transport)
+        assert (endless.ended, "together" in endless.problem) == ("too_large", True)
+        assert [(await each).ended for each in small] == ["complete"] * 5
+        assert transport._held.size == transport._held.answers == 0
+
+
 async def test_endless_headers_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     line = b"X-A: " + b"y" * 1000 + b"\r\n"
     async with raw_server(b"HTTP/1.1 200 OK\r\n", *[line] * 2000, HANG) as server:
