@@ -114,6 +114,7 @@ def redline(
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
         repeats=repeats or (1 if live else 3),
+        most_repeats=(repeats or 1) if live else 6,
         thinking=thinking,
     )
     if options.warmup_s >= options.duration_s:

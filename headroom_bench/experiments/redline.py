@@ -64,6 +64,9 @@ class RedlineOptions:
     warmup_s: float = DEFAULT_WARMUP_S
     most: int = DEFAULT_MOST
     repeats: int = 3
+    """Seeds that each end rests on."""
+    most_repeats: int = 6
+    """The same at most, while they do not make it firm."""
     thinking: bool = False
     """Models that may reason do; those that always reason do anyhow."""
 
@@ -202,7 +205,8 @@ def search(
         on_trial(trial, ruled([trial])[0])
         return trial
 
-    found = find_redline(one, ruling, Limits(least, options.most, options.repeats))
+    looks = Limits(least, options.most, options.repeats, max(options.repeats, options.most_repeats))
+    found = find_redline(one, ruling, looks)
     curve = [
         _point(people, trials, *ruled(trials), scaled(crowd, people))
         for people, trials in sorted(found.trials.items())

@@ -34,9 +34,9 @@ class Limits:
 
     least: int
     most: int
-    repeats: int = 3
+    repeats: int
     """Trials (seeds) that each end of the bracket rests on."""
-    most_repeats: int = 6
+    most_repeats: int
     """Trials of an end at most, while they do not make its ruling firm."""
 
 

@@ -21,7 +21,7 @@ def step(edge: int, limits: Limits) -> Bracket[bool]:
 
 @given(st.integers(0, 3000), st.integers(1, 50), st.integers(0, 2000))
 def test_a_step_is_found(edge: int, least: int, more: int) -> None:
-    limits = Limits(least, least + more)
+    limits = Limits(least, least + more, 3, 6)
     found = step(edge, limits)
     if edge < least:
         assert (found.passes, found.fails) == (None, least)
@@ -36,12 +36,12 @@ def test_a_step_is_found(edge: int, least: int, more: int) -> None:
 
 @given(st.integers(1, 100_000))
 def test_it_takes_few_sizes(edge: int) -> None:
-    found = step(edge, Limits(1, 1_000_000))
+    found = step(edge, Limits(1, 1_000_000, 3, 6))
     assert len(found.trials) <= 2 * math.log2(edge + 1) + 3
 
 
 def test_both_ends_rest_on_several_seeds() -> None:
-    found = step(13, Limits(1, 1000, repeats=3))
+    found = step(13, Limits(1, 1000, 3, 6))
     assert {size: len(trials) for size, trials in found.trials.items() if len(trials) > 1} == {
         13: 3,
         14: 3,
@@ -55,7 +55,7 @@ def test_every_trial_has_its_own_repeat() -> None:
         seen.append((size, repeat))
         return size <= 5
 
-    find_redline(probe, FIRM, Limits(1, 100))
+    find_redline(probe, FIRM, Limits(1, 100, 3, 6))
     assert len(seen) == len(set(seen))
 
 
@@ -73,7 +73,7 @@ def test_an_end_that_chance_made_is_looked_at_again() -> None:
             return 1.0
         return 1.0 if size <= 8 and repeat == 0 else 0.0
 
-    found = find_redline(probe, shares, Limits(1, 100))
+    found = find_redline(probe, shares, Limits(1, 100, 3, 6))
     assert (found.passes, found.fails) == (6, 7)
 
 
@@ -81,7 +81,7 @@ def test_an_unlucky_end_is_given_another_chance() -> None:
     def probe(size: int, repeat: int) -> float:
         return 0.0 if size > 20 or (size > 4 and repeat == 0) else 1.0
 
-    found = find_redline(probe, shares, Limits(1, 100))
+    found = find_redline(probe, shares, Limits(1, 100, 3, 6))
     assert (found.passes, found.fails) == (20, 21)
 
 
@@ -91,7 +91,7 @@ def test_noise_ends_in_a_bracket_whose_ends_hold(seed: int, edge: int) -> None:
     found = find_redline(
         lambda size, _: 1 / (1 + math.exp((size - edge) / 3)) + rng.gauss(0, 0.2),
         shares,
-        Limits(1, 200),
+        Limits(1, 200, 3, 6),
     )
     for size, holds in ((found.passes, True), (found.fails, False)):
         if size is not None:
@@ -101,4 +101,4 @@ def test_noise_ends_in_a_bracket_whose_ends_hold(seed: int, edge: int) -> None:
 
 def test_limits_that_hold_no_size() -> None:
     with pytest.raises(ValueError, match="no size"):
-        step(1, Limits(5, 4))
+        step(1, Limits(5, 4, 3, 6))

@@ -1,0 +1,125 @@
+"""`headroom-bench redline` as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headroom_bench.cli.app import run_app
+
+QUICK = ["redline", "--duration", "10m", "--warmup", "1m", "--repeats", "1", "--most", "8"]
+CHAT = [*QUICK, "--persona", "chat-reader:1", "--slots", "1", "--ctx", "16k"]
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert run_app([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run_app(list(words)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    return told.err
+
+
+def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, *CHAT)
+    assert document["world"] == "predicted"
+    assert document["hardware"] == "rtx-4090"
+    assert set(document["redline"]) == {"passes", "fails"}
+    for point in document["curve"]:
+        assert point["by_persona"]["chat-reader"]["people"] == point["people"]
+        assert {"verdict", "busy_share", "requests", "trials", "seeds"} <= set(point)
+
+
+def test_the_page_tells_what_broke_and_every_probe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app([*CHAT, "--hardware", "rpi5-8", "--model", "Qwen3 0.6B"]) == 0
+    told = capsys.readouterr().out
+    document = answer(capsys, *CHAT, "--hardware", "rpi5-8", "--model", "Qwen3 0.6B")
+    assert document["broke"]["persona"] == "chat-reader"
+    assert document["broke"]["evidence"] in told
+    assert "--without chat-reader" in told or f"{document['redline']['passes']} people" in told
+    assert all(f"{point['people']} " in told for point in document["curve"])
+
+
+def test_versus(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, *CHAT, "--vs", "dgx-spark", "--vs", "slots=4,ctx=64k")
+    assert [other["vs"] for other in document["vs"]] == ["dgx-spark", "slots=4,ctx=64k"]
+    assert document["vs"][0]["hardware"] == "dgx-spark"
+    assert document["vs"][1]["slots"] == 4
+
+
+def test_a_flags_box_does_not_keep_the_files_backend(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, *CHAT, "--hardware", "strix-halo-128")
+    assert document["backend"] != "cuda"
+
+
+def test_the_household_is_the_default_and_may_be_thinned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = answer(capsys, *QUICK, "--without", "eink-reader")
+    assert document["crowd"] == "household"
+    personas = set(document["curve"][0]["by_persona"])
+    assert "voice-command" in personas
+    assert "eink-reader" not in personas
+
+
+def test_a_grid_as_json_csv_and_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    over = ["--over", "slots=1,2", "--over", "quant=Q4_K_M"]
+    rows = answer(capsys, *CHAT, *over)
+    assert [row["slots"] for row in rows] == [1, 2]
+    file = tmp_path / "grid.csv"
+    assert run_app([*CHAT, *over, "--csv", str(file)]) == 0
+    told = capsys.readouterr()
+    assert "1 of 2" in told.err
+    assert "coarse and estimated" in told.out
+    read = list(csv.DictReader(io.StringIO(file.read_text("utf-8"))))
+    assert [int(line["people"]) for line in read] == [row["people"] for row in rows]
+    assert run_app([*CHAT, *over, "--csv", "-"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("hardware,model,")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--over", "colour=red"], "--over 'colour=red': write KEY=VALUE"),
+        (["--over", "model=nope"], "unknown model 'nope'"),
+        (["--vs", "colour=red"], "--vs 'colour=red'"),
+        (["--live", "--vs", "dgx-spark"], "--live asks one server"),
+        (["--csv", "x.csv"], "--csv goes with --over"),
+        (["--without", "nobody"], "unknown persona of crowd chat-readerx1 'nobody'"),
+        (["--without", "chat-reader"], "--without leaves nobody"),
+        (["--warmup", "10m"], "--warmup leaves nothing of --duration"),
+        (["--duration", "soon"], "--duration"),
+        (["--over", "slots=2", "--csv", "/no/x.csv"], "--csv /no/x.csv cannot be written"),
+    ],
+)  # fmt: skip
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
+    if "/no/x.csv" in words:
+        assert run_app([*CHAT, *words]) == 2
+        assert told in capsys.readouterr().err
+    else:
+        assert told in refused(capsys, *CHAT, *words)
+
+
+def test_a_live_redline_runs_the_crowd_for_every_probe(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Against the bundled mock server, over real sockets."""
+    document = answer(
+        capsys, "redline", "--live", "--persona", "chat-reader:1", "--time-scale", "120",
+        "--duration", "4m", "--warmup", "10s", "--most", "1", "--out",
+        str(tmp_path),
+    )  # fmt: skip
+    assert document["world"] == "measured"
+    assert document["redline"] == {"passes": 1, "fails": None}
+    assert len(document["runs"]) == document["probes"] == 1
+    for run in document["runs"]:
+        assert (Path(run) / "requests.jsonl").is_file()

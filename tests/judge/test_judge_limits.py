@@ -1,0 +1,164 @@
+"""Limits of a run, and what took the time of turns that missed their target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from record_makers import failed, record
+
+from headroom_bench.crowd.persona import Target
+from headroom_bench.judge.limits import limits_of, what_broke
+from headroom_bench.judge.turns import Phase, Turn, turns_of
+from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
+from headroom_bench.records import RequestRecord
+
+E2E = Target("e2e", 1.0, None, 0.95)
+BOUND = {"prefill": "compute", "decode": "bandwidth"}
+
+
+def served(**fields: Any) -> RequestRecord:
+    """4 s: 1 in the queue, 0.5 reading, 0.25 on the way, 2.25 writing 30 tokens."""
+    whole = {
+        "server_queue_s": 1.0, "server_prefill_s": 0.5, "network_s": 0.25, "ttft_s": 1.75,
+        "ttfv_s": 1.75, "e2e_s": 4.0, "server_decode_s": 2.25, "completion_tokens": 30,
+        "reasoning_tokens": 0,
+    }  # fmt: skip
+    return record(**(whole | fields))
+
+
+def turn(*rounds: RequestRecord, target: Target = E2E) -> Turn:
+    (only,) = turns_of(rounds, {"chat": target})
+    return only
+
+
+def test_a_wait_is_parted_into_phases_that_sum_to_it() -> None:
+    whole = turn(served())
+    assert whole.phases == pytest.approx(
+        {"queue": 1.0, "prefill": 0.5, "network": 0.25, "reasoning": 0.0, "decode": 2.25}
+    )
+    assert sum(whole.phases.values()) == pytest.approx(whole.wait_s)
+    two = turn(served(step=0), served(step=1))
+    assert sum(two.phases.values()) == pytest.approx(two.wait_s)
+
+
+def test_reasoning_has_its_share_of_the_writing() -> None:
+    phases = turn(served(reasoning_tokens=20)).phases
+    assert (phases["reasoning"], phases["decode"]) == pytest.approx((1.5, 0.75))
+
+
+def test_only_what_was_waited_for_counts() -> None:
+    """A chat reader waits for the first words, a speaker for reasoning and a few tokens more."""
+    early = turn(served(), target=Target("ttfv", 1.0, None, 0.95)).phases
+    assert (early["reasoning"], early["decode"]) == (0.0, 0.0)
+    later = turn(
+        served(ttfv_s=2.75, reasoning_tokens=8), target=Target("ttfv", 1.0, None, 0.95)
+    ).phases
+    assert later["reasoning"] == pytest.approx(2.25 * 8 / 30)
+    assert later["reasoning"] + later["decode"] == pytest.approx(1.0)
+
+
+def test_what_writing_took_longer_than_the_server_is_the_ways() -> None:
+    phases = turn(served(e2e_s=10.0)).phases
+    assert (phases["network"], phases["decode"]) == pytest.approx((6.25, 2.25))
+
+
+def test_too_slow_to_read_along_is_a_matter_of_writing() -> None:
+    slow = turn(served(decode_tok_s=2.0), target=Target("ttfv", 5.0, 5.0, 0.95))
+    assert slow.met is False
+    assert slow.cause == "decode"
+
+
+def missed(phase: Phase, persona: str = "chat") -> Turn:
+    return Turn(persona, 9.0, 1, 2.0, False, False, {phase: 9.0})
+
+
+@pytest.mark.parametrize(
+    ("unmet", "load", "radio", "limit"),
+    [
+        (missed("queue"), Load(1.0, 0.9), (), "slots"),
+        (missed("queue"), Load(1.0, 0.0), (), "KV"),
+        (missed("queue"), Load(), (), "slots"),
+        (missed("prefill"), Load(), (), "compute"),
+        (missed("reasoning"), Load(), (), "bandwidth"),
+        (missed("decode"), Load(), (), "bandwidth"),
+        (missed("network"), Load(), (), "network"),
+        (missed("network"), Load(), ("chat",), "radio"),
+        (missed("network"), Load(), ("other",), "network"),
+        (turn(failed("abandoned")), Load(), (), "patience"),
+        (turn(failed("context_exceeded")), Load(), (), "context"),
+        (turn(failed("server_busy")), Load(), (), "slots"),
+        (turn(failed("reset")), Load(), (), "server"),
+    ],
+)
+def test_a_cause_is_a_limit(unmet: Turn, load: Load, radio: tuple[str, ...], limit: str) -> None:
+    (row,) = what_broke([unmet], load, BOUND, radio)
+    assert (row["limit"], row["share"]) == (limit, 1.0)
+    assert row["evidence"].startswith("1 of 1 unmet turns ")
+
+
+def test_causes_come_by_their_weight() -> None:
+    rows = what_broke([missed("queue"), *[missed("decode")] * 3], Load(1, 1), BOUND)
+    assert [(row["limit"], row["share"]) for row in rows] == [("bandwidth", 0.75), ("slots", 0.25)]
+    assert "hidden reasoning" in what_broke([missed("reasoning")], Load(), {})[0]["evidence"]
+
+
+def by_limit(records: list[RequestRecord], load: Load = Load()) -> dict[str, dict[str, Any]]:
+    return {row["limit"]: row for row in limits_of(records, load, None)}
+
+
+def test_a_quiet_run_has_no_limits() -> None:
+    assert by_limit([record(reusable_tokens=40)]) == {}
+
+
+def test_tokens_read_again_tell_of_the_cache() -> None:
+    rows = by_limit([record(prompt_tokens=100, cached_tokens=40, reusable_tokens=85)])
+    assert rows["KV"]["share"] == pytest.approx(45 / 60)
+    assert "45 of 60 prompt tokens that were read had been sent before" in rows["KV"]["evidence"]
+    assert "40% of all came from the cache" in rows["KV"]["evidence"]
+
+
+def test_preempted_and_killed_answers_tell_of_the_cache_too() -> None:
+    told = limits_of([record()] * 4, Load(preempted=2, killed=1), None)
+    assert [(row["limit"], row["share"]) for row in told] == [("KV", 0.5), ("KV", 0.25)]
+
+
+def test_the_way_is_told_of_where_it_counts() -> None:
+    assert by_limit([record(network_s=0.3)])["network"]["share"] == pytest.approx(0.6)
+    assert by_limit([record(network_s=0.01)]) == {}
+
+
+def test_cut_and_refused_requests_are_told_of() -> None:
+    records = [record(), record(truncated=True), failed("abandoned"), failed("server_busy")]
+    rows = by_limit(records)
+    assert {limit: row["share"] for limit, row in rows.items()} == {
+        "context": 0.25, "patience": 0.25, "slots": 0.25
+    }  # fmt: skip
+
+
+# --- what is lost -------------------------------------------------------------------------------
+
+
+def group(met: int, turns: int) -> GroupVerdict:
+    return GroupVerdict("chat", "tight", turns, met / turns if turns else None, None)
+
+
+@pytest.mark.parametrize(
+    ("met", "turns", "lost"),
+    [
+        (0, 0, False), (0, 1, False), (0, 2, True), (17, 18, False), (16, 18, True),
+        (19, 20, False), (18, 20, True), (95, 100, False), (94, 100, True),
+    ],
+)  # fmt: skip
+def test_a_thin_group_is_lost_where_no_further_turn_could_save_it(
+    met: int, turns: int, lost: bool
+) -> None:
+    assert is_lost(group(met, turns), E2E) is lost
+    assert is_lost(group(met, turns), None) is False
+
+
+def test_misses_are_told_in_standard_errors() -> None:
+    assert misses(group(95, 100), E2E) == pytest.approx(0.0)
+    assert misses(group(90, 100), E2E) == pytest.approx(0.05 / (0.95 * 0.05 / 100) ** 0.5)
+    assert misses(group(9000, 10000), E2E) > misses(group(9, 10), E2E) > 0
+    assert misses(group(0, 0), E2E) == misses(group(1, 2), None) == 0.0
