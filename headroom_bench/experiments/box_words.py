@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headroom_bench.experiments.memory_check import why_it_does_not_fit
+
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
+    from headroom_bench.target import ServerSpec
 
 
 def in_words(deployment: Deployment) -> str:
@@ -17,16 +20,13 @@ def in_words(deployment: Deployment) -> str:
     )
 
 
-def memory_complaint(deployment: Deployment) -> str | None:
+def memory_complaint(deployment: Deployment, server: ServerSpec | None) -> str | None:
     """Why the box cannot hold what it is said to run; None where it can."""
-    from headroom_bench.roofline.memory import fit
-
-    needs = fit(deployment)
-    if needs.fits:
+    why = why_it_does_not_fit(deployment, server)
+    if why is None:
         return None
     return (
-        f"this does not fit: {needs.total_gb:.1f} GB (weights {needs.weights_gb:.1f}, cache "
-        f"{needs.kv_gb:.1f}, overhead {needs.overhead_gb:.1f}) into the {needs.usable_gb:.1f} GB "
-        f"that {deployment.hardware.name} can use; the figures are of a box that had the memory "
-        "(`headroom-bench inspect MODEL --hardware BOX --quant QUANT` says what would fit)"
+        f"this does not fit into {deployment.hardware.name}: it {why}; the figures are what they "
+        "would be if it started (`headroom-bench inspect MODEL --hardware BOX --quant QUANT` says "
+        "what would fit)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET
 from headroom_bench.experiments.bounds import faster_than_memory
@@ -20,11 +20,15 @@ from headroom_bench.experiments.run_state import (
     manifest,
     naming,
     one_way_s,
+    server_told,
 )
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
 
 
 @dataclass(slots=True)
@@ -51,7 +55,7 @@ def conclude(state: RunState) -> RunOutcome:
     elif deployment is None and records:
         state.warnings.append(_why_no_prediction(state))
     if deployment is not None:
-        if complaint := memory_complaint(deployment):
+        if complaint := memory_complaint(deployment, server_told(state, deployment)):
             state.warnings.append(complaint)
         impossible = faster_than_memory(records, deployment.pricer())
         if impossible:
@@ -93,7 +97,7 @@ def _exit_code(state: RunState) -> int:
     return 0 if any(record.ok for record in records) else EXIT_TARGET
 
 
-def _predict_beside(state: RunState, deployment: Any) -> WorldOutcome:
+def _predict_beside(state: RunState, deployment: Deployment) -> WorldOutcome:
     """The same people with the lengths that were really measured."""
     records = state.measured.records
     outcome, _ = predict_crowd(
@@ -101,6 +105,7 @@ def _predict_beside(state: RunState, deployment: Any) -> WorldOutcome:
         deployment,
         naming(state),
         lengths=measured_lengths(records),
+        server=server_told(state, deployment),
         one_way_s=one_way_s(state),
     )
     state.folder.write_rows("predicted.jsonl", outcome.records)

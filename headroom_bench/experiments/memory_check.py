@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
 
 
-def why_it_does_not_fit(deployment: Deployment, server: ServerSpec) -> str | None:
+def why_it_does_not_fit(deployment: Deployment, server: ServerSpec | None) -> str | None:
     """One line, or None where it fits. Slots' caches are allocated in full when a server starts."""
     try:
         design = design_of(deployment, server)

@@ -65,7 +65,7 @@ class RedlineOptions:
     most: int = DEFAULT_MOST
     repeats: int = 3
     """Seeds that each end rests on."""
-    most_repeats: int = 6
+    most_repeats: int = 5
     """The same at most, while they do not make it firm."""
     thinking: bool = False
     """Models that may reason do; those that always reason do anyhow."""

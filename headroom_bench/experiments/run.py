@@ -27,6 +27,7 @@ from headroom_bench.experiments.run_state import (
     manifest,
     naming,
     one_way_s,
+    server_told,
 )
 from headroom_bench.experiments.serving import serving
 from headroom_bench.live.access import Access, access_to
@@ -292,6 +293,7 @@ def _forecast(state: RunState) -> dict[str, float]:
         naming(state),
         duration_s=options.duration_s,
         max_requests=options.max_requests,
+        server=server_told(state, deployment),
         one_way_s=one_way_s(state),
     )
     medians = {

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.texts import Vocabulary
@@ -19,12 +19,14 @@ from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import Measured
 from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.live.clock import RunClock
-from headroom_bench.live.probe import (
-    TargetFacts,
-)
+from headroom_bench.live.probe import TargetFacts
 from headroom_bench.report.progress import Progress
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
+from headroom_bench.target import ServerSpec
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
 
 Say = Callable[[str], None]
 
@@ -58,13 +60,29 @@ def one_way_s(state: RunState) -> float:
     return (trip_ms or 0.0) / 2e3 * state.options.time_scale
 
 
-def deployment_for(state: RunState) -> Any:
+def deployment_for(state: RunState) -> Deployment | None:
     """The box for the prediction; None where the target does not say what it is."""
     target, facts = state.options.target, state.facts
     if facts is None or missing_for_prediction(target.server, target.model or facts.model):
         return None
     named = target if target.server.model or target.model else replace(target, model=facts.model)
     return deployment_of(named, Probed(facts.slots, facts.ctx_per_slot))
+
+
+def server_told(state: RunState, deployment: Deployment) -> ServerSpec | None:
+    """What is known of the server's settings, what it told of itself first.
+
+    None for the bundled mock: it has the slots and the context, and no cache beyond them.
+    """
+    target, facts = state.options.target, state.facts
+    if target.embedded_mock or facts is None:
+        return None
+    server = replace(target.server, slots=facts.slots or target.server.slots)
+    if facts.ctx_per_slot is None:
+        return server
+    shared = server.kv_unified or deployment.runtime.design in ("paged", "dynamic_batch")
+    slots = 1 if shared else server.slots or deployment.slots
+    return replace(server, ctx=facts.ctx_per_slot * slots)
 
 
 def naming(state: RunState) -> Naming:

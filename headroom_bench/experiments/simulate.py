@@ -78,7 +78,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         {name: persona.target for name, persona in crowd.personas().items()},
         Window(options.warmup_s, ended_s),
         harness,
-        [complaint] if (complaint := memory_complaint(deployment)) else [],
+        [complaint] if (complaint := memory_complaint(deployment, target.server)) else [],
     )
     folder.write_json("summary.json", summary)
     folder.write_manifest(

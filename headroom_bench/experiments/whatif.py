@@ -12,6 +12,7 @@ from typing import Any
 from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
 from headroom_bench.catalog.capability import tier_of
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.deployment import DEFAULT_RUNTIME, DEFAULT_SLOTS
 from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
 from headroom_bench.roofline.deployment import quant_of
 from headroom_bench.target import ServerSpec, Target
@@ -66,8 +67,26 @@ def changed(target: Target, change: Change) -> Target:
         fields["slots"] = _slots(change["slots"])
     if "ctx" in change:
         fields["ctx"] = parse_size(change["ctx"], "ctx")
+    elif "runtime" in change:
+        fields["ctx"] = _same_sequence(server, change["runtime"])
     _check_names(fields)
     return dataclasses.replace(target, server=dataclasses.replace(server, **fields))
+
+
+def _same_sequence(server: ServerSpec, runtime: str) -> int | None:
+    """The setting with which another runtime gives each sequence the same context: slots divide
+    `-c` among them, without slots it is one sequence's own."""
+    if server.ctx is None:
+        return None
+    was, now = (_divides(name, server) for name in (server.runtime or DEFAULT_RUNTIME, runtime))
+    slots = server.slots or DEFAULT_SLOTS
+    return server.ctx // slots if was and not now else server.ctx * (slots if now > was else 1)
+
+
+def _divides(runtime: str, server: ServerSpec) -> bool:
+    """Whether the context is divided among slots."""
+    design = find_runtime(runtime).design
+    return design not in ("paged", "dynamic_batch") and not server.kv_unified
 
 
 def _slots(text: str) -> int:
