@@ -13,7 +13,6 @@ import typer
 
 from headroom_bench.cli import options as flags
 from headroom_bench.errors import UserError, unknown_name
-from headroom_bench.target import Target
 from headroom_bench.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -75,9 +74,7 @@ def redline(
         float, typer.Option("--time-scale", help="--live on the mock only: so many times faster.")
     ] = 1.0,
     out: flags.Out = Path("results"),
-    thinking: Annotated[
-        bool, typer.Option("--thinking", help="Models that may reason first do so.")
-    ] = False,
+    thinking: flags.Thinking = False,
     model: flags.Model = None,
     dialect: flags.Dialect = None,
     api_key_env: flags.ApiKeyEnv = None,
@@ -105,8 +102,6 @@ def redline(
         quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx, kv_k=kv_k, kv_v=kv_v,
         ubatch=ubatch, kv_unified=kv_unified,
     )  # fmt: skip
-    if (hardware or runtime) and not backend:
-        chosen = _with_own_backend(chosen)
     options = RedlineOptions(
         target=chosen,
         crowd=_crowd(crowd, persona, without or [], seed),
@@ -114,7 +109,7 @@ def redline(
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
         repeats=repeats or (1 if live else 3),
-        most_repeats=(repeats or 1) if live else 6,
+        most_repeats=(repeats or 1) if live else 5,
         thinking=thinking,
     )
     if options.warmup_s >= options.duration_s:
@@ -124,11 +119,6 @@ def redline(
     document = _live(options, out, time_scale) if live else _simulated(options, vs or [])
     _show(document, as_json)
     return 0
-
-
-def _with_own_backend(target: Target) -> Target:
-    """A box or runtime from a flag does not run the file's backend."""
-    return dataclasses.replace(target, server=dataclasses.replace(target.server, backend=None))
 
 
 def _crowd(

@@ -34,6 +34,7 @@ def simulate(
     kv_v: flags.KvV = None,
     ubatch: flags.Ubatch = None,
     kv_unified: flags.KvUnified = None,
+    thinking: flags.Thinking = False,
     as_json: flags.Json = False,
 ) -> int:
     """Run the same crowd against a virtual box in virtual time; same records and summary."""
@@ -55,6 +56,7 @@ def simulate(
         duration_s=duration_s,
         max_requests=max_requests,
         warmup_s=flags.resolve_warmup(warmup, duration_s),
+        thinking=thinking,
     )
     folder, summary = simulate_experiment(options)
     if as_json:

@@ -93,6 +93,14 @@ def test_a_new_box_brings_its_own_backend() -> None:
     assert changed(BOX, {"ctx": "64k"}).server.ctx == 64_000
 
 
+def test_another_runtime_keeps_the_context_of_one_sequence() -> None:
+    paged = changed(BOX, {"runtime": "vllm"})
+    assert paged.server.ctx == 32_768 // 4
+    assert changed(paged, {"runtime": "llama.cpp"}).server.ctx == 32_768
+    assert changed(BOX, {"runtime": "ollama"}).server.ctx == 32_768
+    assert changed(BOX, {"runtime": "vllm", "ctx": "16k"}).server.ctx == 16_000
+
+
 def test_words() -> None:
     assert differences("strix-halo-128,quant=Q8_0") == {
         "hardware": "strix-halo-128", "quant": "Q8_0"
