@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headroom_bench.cli import options as flags
-from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.errors import EXIT_INTERRUPTED, UserError, unknown_name
 from headroom_bench.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -142,9 +141,12 @@ def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:
     from headroom_bench.experiments.whatif import versus
 
     with _Progress() as progress:
-        document = find(options, progress.on_trial)
-        if vs:
-            document["vs"] = list(versus(options, vs, progress.on_trial))
+        try:
+            document = find(options, progress.on_trial)
+            if vs:
+                document["vs"] = list(versus(options, vs, progress.on_trial))
+        except KeyboardInterrupt:
+            raise _StoppedError("interrupted; nothing is kept of a simulated search") from None
     return document
 
 
@@ -182,12 +184,17 @@ def _grid(options: RedlineOptions, over: list[str], csv: Path | None, as_json: b
     from headroom_bench.experiments.whatif import as_csv, axes_of, grid
     from headroom_bench.report.redline_page import one_line, print_grid
 
+    rows: list[dict[str, Any]] = []
+    code = 0
     with _Progress() as progress:
-
-        def on_row(number: int, of: int, row: Mapping[str, Any]) -> None:
-            progress.say(f"{number} of {of}: {one_line(row)}")
-
-        rows = grid(options, axes_of(over), on_row, progress.on_trial)
+        number, found = grid(options, axes_of(over), progress.on_trial)
+        try:
+            for row in found:
+                rows.append(row)
+                progress.say(f"{len(rows)} of {number}: {one_line(row)}")
+        except KeyboardInterrupt:
+            progress.say(f"interrupted: {len(rows)} of {number} rows follow")
+            code = EXIT_INTERRUPTED
     if csv is not None and str(csv) != "-":
         try:
             csv.write_text(as_csv(rows), encoding="utf-8")
@@ -199,7 +206,7 @@ def _grid(options: RedlineOptions, over: list[str], csv: Path | None, as_json: b
         typer.echo(as_csv(rows), nl=False)
     else:
         print_grid(rows, _console())
-    return 0
+    return code
 
 
 def _show(document: dict[str, Any], as_json: bool) -> None:
@@ -223,6 +230,10 @@ def _console() -> Console:
 
 def _told(trial: Trial, word: str) -> str:
     return f"{trial.people} people: {word} ({trial.requests:,} requests in {trial.took_s:.2f} s)"
+
+
+class _StoppedError(UserError):
+    exit_code = EXIT_INTERRUPTED
 
 
 class _Progress:

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
@@ -113,23 +113,17 @@ def combinations(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 
 
 def grid(
-    options: RedlineOptions,
-    axes: Mapping[str, Sequence[str]],
-    on_row: Callable[[int, int, Mapping[str, Any]], None],
-    on_trial: OnTrial,
-) -> list[dict[str, Any]]:
-    """A redline for every combination, as rows of `COLUMNS`.
+    options: RedlineOptions, axes: Mapping[str, Sequence[str]], on_trial: OnTrial
+) -> tuple[int, Iterator[dict[str, Any]]]:
+    """A redline for every combination: how many there will be, and their rows of `COLUMNS`, one by
+    one as they are found.
 
     One that cannot be (a format that its model has not, a context beyond its memory) holds `error`.
-    `on_row` hears of each row, with its number from 1 and how many there will be. Raises
-    `UserError` for a name that does not exist.
+    Raises `UserError` at once for a name that does not exist.
     """
-    targets = [(change, changed(options.target, change)) for change in combinations(axes)]
-    rows = []
-    for number, (_, target) in enumerate(targets, start=1):
-        rows.append(_row(with_target(options, target), on_trial))
-        on_row(number, len(targets), rows[-1])
-    return rows
+    targets = [changed(options.target, change) for change in combinations(axes)]
+    rows = (_row(with_target(options, target), on_trial) for target in targets)
+    return len(targets), rows
 
 
 def _row(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:

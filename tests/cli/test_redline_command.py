@@ -109,6 +109,27 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: st
         assert told in refused(capsys, *CHAT, *words)
 
 
+def test_an_interrupted_grid_keeps_its_rows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headroom_bench.experiments import whatif
+
+    first = whatif.redline
+    asked: list[int] = []
+
+    def once(*arguments: Any) -> Any:
+        asked.append(1)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+        return first(*arguments)
+
+    monkeypatch.setattr(whatif, "redline", once)
+    assert run_app([*CHAT, "--over", "slots=1,2", "--csv", "-"]) == 4
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 2
+    assert "interrupted: 1 of 2 rows" in told.err
+
+
 def test_a_live_redline_runs_the_crowd_for_every_probe(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
