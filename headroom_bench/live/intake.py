@@ -22,6 +22,7 @@ LARGEST_TOGETHER_BYTES = 2**31
 """What all answers that are coming may hold together; above it those with more than their share of
 it are cut off."""
 LARGEST_HEAD_BYTES = 2**18
+_COLON = ord(":")
 _READ_BYTES = 128
 """What a read costs beside its bytes."""
 
@@ -31,8 +32,8 @@ FINISHED_GRACE_S = 2.0
 """How long it may be silent after a finish reason: usage and `[DONE]` may follow, or nothing."""
 
 _END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?(?:\[DONE\]|\{ ?\"error\")|error: ?\{)")
-_FINISH_MARKS = (b'"finish_reason":"', b'"finish_reason": "')
-_MARK_REACH = max(map(len, (*_FINISH_MARKS, b'\ndata: { "error"')))
+_FINISH_MARK, _SPACED_FINISH_MARK = b'"finish_reason":"', b'"finish_reason": "'
+_MARK_REACH = max(map(len, (_SPACED_FINISH_MARK, b'\ndata: { "error"')))
 
 HasToken = Callable[[Exchange], bool]
 
@@ -65,6 +66,7 @@ class Intake:
         held: Held,
     ) -> None:
         self.exchange = exchange
+        self.open = True
         self.stamp_ns = 0
         """Arrival of the bytes that are being taken in."""
         self.last_byte_ns = self._moved_ns = exchange.sent_ns
@@ -84,28 +86,27 @@ class Intake:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._timer = self._loop.call_later(self._first_look_s(), self._look_at_the_clock)
 
-    @property
-    def open(self) -> bool:
-        return not self._ended.done()
-
     async def ended(self) -> None:
         await self._ended
 
     def finish(self, how: Ended, problem: str = "", at_ns: int = 0) -> None:
         """Ends the exchange, once; anything but a complete message closes the connection."""
-        if self._ended.done():
+        if not self.open:
             return
+        self.open = False
         exchange = self.exchange
         exchange.ended, exchange.problem = how, problem
         exchange.end_ns = exchange.end_ns or at_ns or monotonic_ns()
         self._timer.cancel()
-        self._ended.set_result(None)
+        if not self._ended.done():  # whoever waited may have been cancelled
+            self._ended.set_result(None)
         self._let_go()
         if how != "complete":
             self._hang_up()
 
     def discard(self) -> None:
         """Forgets an exchange that never began."""
+        self.open = False
         self._timer.cancel()
         self._ended.cancel()
         self._let_go()
@@ -118,9 +119,15 @@ class Intake:
         """Counts bytes as they arrive, whatever they are; False when they are too many."""
         self.stamp_ns = self.last_byte_ns = monotonic_ns()
         size += _READ_BYTES
-        self._bytes += size
+        self._bytes = total = self._bytes + size
         held = self._held
         held.size += size
+        if total > LARGEST_HEAD_BYTES or held.size > LARGEST_TOGETHER_BYTES:
+            self._check_size()
+        return self.open
+
+    def _check_size(self) -> None:
+        held = self._held
         if not self.exchange.headers_ns and self._bytes > LARGEST_HEAD_BYTES:
             self.finish("too_large", f"headers of more than {LARGEST_HEAD_BYTES:,} bytes")
         elif self._bytes > LARGEST_ANSWER_BYTES:
@@ -128,16 +135,15 @@ class Intake:
         elif held.size > LARGEST_TOGETHER_BYTES < self._bytes * held.answers:
             together = f"{held.answers} answers of more than {LARGEST_TOGETHER_BYTES:,} bytes"
             self.finish("too_large", f"the largest of {together} together")
-        return not self._ended.done()
 
     def on_body(self, piece: bytes) -> None:
-        exchange = self.exchange
-        if self._ended.done():
+        if not self.open:
             return
+        exchange = self.exchange
         stamp_ns = self.stamp_ns
         if not exchange.first_byte_ns:
             exchange.first_byte_ns = stamp_ns
-        if piece[:1] not in b":\r\n" or not _is_quiet(piece):
+        if piece[0] > _COLON or not _is_quiet(piece):
             self._moved_ns = stamp_ns
         exchange.chunks.append((stamp_ns, piece))
         self._look_for_end(piece)
@@ -159,7 +165,7 @@ class Intake:
         if (b"[DONE]" in window or b"error" in window) and _END_MARK.search(window):
             exchange.end_ns = self.stamp_ns
             self._loop.call_later(OPEN_BODY_GRACE_S, self.finish, "marker")
-        elif not self._finished and any(mark in window for mark in _FINISH_MARKS):
+        elif not self._finished and (_FINISH_MARK in window or _SPACED_FINISH_MARK in window):
             self._finished = True
             self._loop.call_later(FINISHED_GRACE_S, self._close_if_silent)
         self._tail = window[-_MARK_REACH:]
@@ -221,7 +227,7 @@ class Intake:
 
 
 def _is_quiet(piece: bytes) -> bool:
-    """Whether a piece that starts like a comment or a line's end says nothing else."""
+    """Whether a piece is only a comment or blank lines."""
     return piece.isspace() or (piece[:1] == b":" and b"\ndata" not in piece)
 
 
