@@ -138,7 +138,9 @@ def _network(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:
     if not total_s or way_s / total_s < _NOTABLE_SHARE:
         return []
     evidence = f"{way_s / len(known):.3f} s of {total_s / len(known):.3f} s to the first token"
-    return [_row("network", way_s / total_s, f"the way took {evidence}, on average")]
+    apart = all(record.server_queue_s is not None for record in known)
+    what = "the way took" if apart else "the way, both its ends and the queue took"
+    return [_row("network", way_s / total_s, f"{what} {evidence}, on average")]
 
 
 def _requests(
