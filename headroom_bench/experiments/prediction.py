@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headroom_bench.crowd.crowd import Crowd
-from headroom_bench.experiments.bounds import time_by_bound
+from headroom_bench.experiments.bounds import bound_by_phase, time_by_bound
 from headroom_bench.experiments.deployment import box_of
 from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.verdict import Load
@@ -67,9 +67,13 @@ def predict_crowd(
         all_slots_share=usage.all_taken_s / ended_s if ended_s else None,
         preempted=usage.preempted,
         killed=usage.killed,
+        one_pool=box.design.memory == "paged",
     )
-    limits = explain(records, load, deployment) if keep_times else []
-    return WorldOutcome(records, load, limits), token_times
+    if not keep_times:
+        return WorldOutcome(records, load), token_times
+    limits = explain(records, load, deployment)
+    phases = bound_by_phase(records, deployment.pricer())
+    return WorldOutcome(records, load, limits, phases), token_times
 
 
 def links_of(crowd: Crowd) -> dict[str, Link]:

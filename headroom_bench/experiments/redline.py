@@ -251,6 +251,7 @@ def _pooled(trials: Sequence[Trial]) -> Load:
         mean([trial.load.all_slots_share for trial in trials]),
         sum(trial.load.preempted for trial in trials),
         sum(trial.load.killed for trial in trials),
+        any(trial.load.one_pool for trial in trials),
     )
 
 

@@ -51,8 +51,8 @@ def what_broke(
     """Rows `{limit, share, evidence}` for turns that missed their target: what took their time.
 
     Shares are of `unmet`. A wait in the queue is for slots where all were taken, else for room in
-    the cache. Prefill and decoding are bound as `bound_by_phase` says (`prefill`, `decode`: a
-    bound). `on_radio` are the personas whose clients share a radio.
+    a shared cache, else for the pass before. Prefill and decoding are bound as `bound_by_phase`
+    says (`prefill`, `decode`: a bound). `on_radio` are the personas whose clients share a radio.
     """
     causes = Counter(_cause(turn, load, bound_by_phase, on_radio) for turn in unmet)
     rows = [
@@ -81,16 +81,21 @@ def _cause(
     if phase is None:
         return "server", "came to nothing that the device can show"
     if phase == "queue":
-        return _queue_limit(load), _TOLD[phase]
+        return _queue_cause(load, bound_by_phase)
     if phase == "network":
         return ("radio" if turn.persona in on_radio else "network"), _TOLD[phase]
     bound = bound_by_phase.get("prefill" if phase == "prefill" else "decode")
     return bound or phase, _TOLD[phase] + (f", bound by {bound}" if bound else "")
 
 
-def _queue_limit(load: Load) -> str:
-    taken = load.all_slots_share
-    return "KV" if taken is not None and taken < _NOTABLE_SHARE else "slots"
+def _queue_cause(load: Load, bound_by_phase: Mapping[str, str]) -> tuple[str, str]:
+    told = _TOLD["queue"]
+    if load.all_slots_share is None or load.all_slots_share >= _NOTABLE_SHARE:
+        return "slots", told
+    if load.one_pool:
+        return "KV", f"{told}, with places free but no room in the cache"
+    # A place was free: what they waited for is the end of a long pass, which reads a prompt.
+    return bound_by_phase.get("prefill", "prefill"), f"{told} while others' prompts were read"
 
 
 def _row(limit: str, share: float, evidence: str) -> dict[str, Any]:

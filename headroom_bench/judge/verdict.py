@@ -47,6 +47,8 @@ class Load:
     """Answers that were stopped for want of memory, to be begun anew."""
     killed: int = 0
     """Answers that a cache which ran out ended."""
+    one_pool: bool = False
+    """Sequences share one pool of cache, so that who queues may wait for room in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headroom_bench.judge.limits import what_broke
 from headroom_bench.judge.turns import TargetLike, turns_of
 from headroom_bench.judge.verdict import Load, judge, turn_figures
 from headroom_bench.records import RequestRecord
@@ -37,6 +38,8 @@ class WorldOutcome:
     records: Sequence[RequestRecord]
     load: Load = field(default_factory=Load)
     limits: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    phases: Mapping[str, str] = field(default_factory=dict)
+    """What bound prefill and decoding, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,11 @@ def summarise_world(
             **prompt_figures([record for record in own if record.ok and not is_extra(record)]),
             **turn_figures(turns, name),
             **groups[name].as_row(),
+            "unmet": what_broke(
+                [turn for turn in turns if turn.persona == name and turn.met is False],
+                outcome.load,
+                outcome.phases,
+            ),
         }
     return {
         "requests": len(records),

@@ -36,6 +36,8 @@ def print_summary(summary: Figures, console: Console) -> None:
         table = _persona(ours, theirs)
         if table.rows:
             console.print(table)
+        for row in (ours.get("unmet") or [])[:2]:
+            console.print(Text(f"  {row['limit']}: {row['evidence']}", style="yellow"))
     _print_totals(summary, console)
     _print_prompts(summary.get("prompts"), console)
     console.print(_verdicts(summary))

@@ -77,7 +77,8 @@ def missed(phase: Phase, persona: str = "chat") -> Turn:
     ("unmet", "load", "radio", "limit"),
     [
         (missed("queue"), Load(1.0, 0.9), (), "slots"),
-        (missed("queue"), Load(1.0, 0.0), (), "KV"),
+        (missed("queue"), Load(1.0, 0.0, one_pool=True), (), "KV"),
+        (missed("queue"), Load(1.0, 0.0), (), "compute"),
         (missed("queue"), Load(), (), "slots"),
         (missed("prefill"), Load(), (), "compute"),
         (missed("reasoning"), Load(), (), "bandwidth"),

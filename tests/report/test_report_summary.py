@@ -212,3 +212,15 @@ def test_progress_is_one_plain_line_now_and_then() -> None:
     assert page.getvalue() == (
         "12 s of 30 s: 1234 requests ended, 2 failed, 3 in flight, 56,789 tokens generated\n"
     )
+
+
+def test_turns_that_missed_say_what_took_their_time() -> None:
+    queued = [
+        replace(one, ttft_s=4.0, ttfv_s=4.0, e2e_s=6.0, server_queue_s=3.5) for one in GOOD[:6]
+    ]
+    summary = summarised([*queued, *GOOD[6:]])
+    (row,) = summary["by_persona"]["chat"]["unmet"]
+    assert (row["limit"], row["share"]) == ("slots", 1.0)
+    assert row["evidence"] == "6 of 6 unmet turns waited longest in the queue"
+    assert row["evidence"] in "\n".join(shown(summary))
+    assert summarised(GOOD)["by_persona"]["chat"]["unmet"] == []
