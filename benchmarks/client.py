@@ -199,7 +199,11 @@ async def with_ours(port: int, names: list[str], seen: Stamps) -> None:
             return done
 
     class Bench(LiveWorld):
-        def _body(self, request: Request, messages: list[dict[str, str]]) -> bytes:
+        def _body(
+            self,
+            request: Request,
+            messages: list[dict[str, str]],  # noqa: ARG002
+        ) -> bytes:
             return json.dumps({"user": request.request_id}).encode()
 
     wire = Wire(Origin.of(f"http://127.0.0.1:{port}"))

@@ -63,7 +63,7 @@ class RequestRecord:
     cached_tokens: int | None = None
     """Prompt tokens that the server did not have to read again."""
     sent_tokens: int | None = None
-    """Prompt tokens that were sent, by our own count; exact where the server's tokenizer gave it."""
+    """Prompt tokens that were sent, by our count; exact where the server's tokenizer gave it."""
     reusable_tokens: int | None = None
     """Prompt tokens that a cache may hold: sent before in this run, or the template's."""
     asked_tokens: int | None = None

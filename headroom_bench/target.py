@@ -278,10 +278,10 @@ def _read_start(table: Table | None) -> StartSpec | None:
 def with_overrides(target: Target, server: dict[str, Any], **fields: Any) -> Target:
     """The target with what the command line says; None leaves a field as it is.
 
-    Another box has another backend: the file's is dropped with its hardware.
+    Another box or runtime has another backend: the file's goes with what it was for.
     """
     own = {name: value for name, value in server.items() if value is not None}
-    if "hardware" in own:
+    if own.keys() & {"hardware", "runtime"}:
         own.setdefault("backend", None)
     top = {name: value for name, value in fields.items() if value is not None}
     if "dialect" in top and top["dialect"] not in DIALECTS:

@@ -173,8 +173,6 @@ def resolve_target(
         "kv_unified": kv_unified,
     }
     target = with_access(load_target(name), headers, extra_body, ca_file, insecure, proxy)
-    if (hardware or runtime) and not backend:  # the file's backend is its own box's
-        target = replace(target, server=replace(target.server, backend=None))
     if model is not None:
         server["model"] = model if target.embedded_mock else target.server.model
     return with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)

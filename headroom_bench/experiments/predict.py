@@ -251,8 +251,7 @@ def _first_token_s(roofline: Roofline, prompt: int, others: Batch) -> float:
     )
     room = max(roofline.deployment.pass_tokens - left - rest.verify, 1)
     return sum(
-        roofline.pass_s(rest._replace(chunks=(chunk,)))
-        for chunk in _passes(prompt, 0, room)
+        roofline.pass_s(rest._replace(chunks=(chunk,))) for chunk in _passes(prompt, 0, room)
     )
 
 
