@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.box_words import in_words, memory_complaint
+from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.shipped import names_in, shipped_dir
 from headroom_bench.target import (
     Target,
@@ -179,3 +181,12 @@ def test_another_box_does_not_keep_the_files_backend() -> None:
     assert moved.server.backend is None
     assert with_overrides(target, {"hardware": "x", "backend": "rocm"}).server.backend == "rocm"
     assert with_overrides(target, {"hardware": None, "slots": 2}).server.backend == "cuda"
+
+
+@pytest.mark.parametrize("name", names_in(shipped_dir("targets")))
+def test_every_shipped_target_can_be_read_and_predicted(name: str) -> None:
+    target = load_target(name)
+    assert target.name == name
+    deployment = deployment_of(target)
+    assert in_words(deployment, target.server).startswith(deployment.hardware.name)
+    assert memory_complaint(deployment, target.server) is None

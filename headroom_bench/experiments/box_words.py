@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.box_design import design_of
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 
 if TYPE_CHECKING:
@@ -11,13 +13,24 @@ if TYPE_CHECKING:
     from headroom_bench.target import ServerSpec
 
 
-def in_words(deployment: Deployment) -> str:
+def in_words(deployment: Deployment, server: ServerSpec | None) -> str:
     """What runs where, in one line."""
     return (
         f"{deployment.hardware.name}: {deployment.model.name} {deployment.quant.name}, "
-        f"{deployment.runtime.name} on {deployment.backend}, "
-        f"{deployment.slots} slots of {deployment.ctx:,} tokens"
+        f"{deployment.runtime.name} on {deployment.backend}, {_room(deployment, server)}"
     )
+
+
+def _room(deployment: Deployment, server: ServerSpec | None) -> str:
+    """How many sequences of what length it holds, by its memory's design."""
+    try:
+        design = design_of(deployment, server)
+    except UserError:  # it does not fit: `memory_complaint` says so
+        return f"{deployment.slots} slots of {deployment.ctx:,} tokens"
+    if design.memory == "split_slots":
+        return f"{design.parallel} slots of {design.ctx:,} tokens"
+    together = "" if design.pool_tokens is None else f", {design.pool_tokens:,} together"
+    return f"up to {design.parallel} sequences of {design.ctx:,} tokens{together}"
 
 
 def memory_complaint(deployment: Deployment, server: ServerSpec | None) -> str | None:

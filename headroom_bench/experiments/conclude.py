@@ -67,7 +67,7 @@ def conclude(state: RunState) -> RunOutcome:
     window = Window(state.options.warmup_s, measured.ended_s)
     harness = harness_of(state)
     summary = build_summary(
-        {**_head(state), "box": in_words(deployment) if deployment is not None else None},
+        {**_head(state), "box": _box(state, deployment)},
         ours,
         theirs,
         {name: persona.target for name, persona in state.options.crowd.personas().items()},
@@ -88,6 +88,10 @@ def conclude(state: RunState) -> RunOutcome:
     folder.write_json("summary.json", summary)
     folder.write_manifest(manifest(state, status))
     return RunOutcome(folder.path, redacted(summary), _exit_code(state))
+
+
+def _box(state: RunState, deployment: Deployment | None) -> str | None:
+    return None if deployment is None else in_words(deployment, server_told(state, deployment))
 
 
 def _exit_code(state: RunState) -> int:

@@ -66,7 +66,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         "target": target.name,
         "crowd": crowd.name,
         "model": deployment.model.name,
-        "box": in_words(deployment),
+        "box": in_words(deployment, target.server),
         "world": "predicted",
         "status": "complete",
     }
