@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -103,7 +104,9 @@ class Stream:
         """The body is complete."""
         if self.open and self.response is not None:
             self.open = False
-            await self.response.write_eof()
+            # Many clients hang up as soon as they have read the last event.
+            with contextlib.suppress(ConnectionError):
+                await self.response.write_eof()
 
 
 def break_connection(transport: asyncio.Transport) -> None:

@@ -309,3 +309,21 @@ def test_command_line_starts_says_so_and_ends_when_told(tmp_path: Path) -> None:
             assert process.wait(1.5) == 0
         assert process.stderr.read() == b""
     assert "listening on" in journal.read_text()
+
+
+async def test_a_client_that_hangs_up_at_the_last_event_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running() as url:
+        host, port = url.removeprefix("http://").split(":")
+        body = json.dumps(chat("Hi.", max_tokens=3, stream=True)).encode()
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+            writer.write(head.encode() + b"\r\n\r\n" + body)
+            await reader.readuntil(b"data: [DONE]")
+            writer.transport.abort()
+        async with aiohttp.ClientSession() as session:
+            told = await stream(session, url, chat("Hi.", max_tokens=3))
+    assert told
+    assert [record for record in caplog.records if record.exc_info] == []
