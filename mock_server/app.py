@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import TextIO
@@ -43,7 +44,9 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
     """
     if options.dialect not in DIALECTS:
         raise unknown_name("dialect", options.dialect, DIALECTS)
-    if options.time_scale <= 0 or options.loading_s < 0:
+    if not 0 <= options.port <= 65535:
+        raise UserError(f"--port {options.port} is no port: 0 (any free one) to 65535")
+    if not (0 < options.time_scale < math.inf and 0 <= options.loading_s < math.inf):
         raise UserError("time_scale must be above 0, loading_s not below")
     if options.reasoning < 0 or options.stream_interval < 1:
         raise UserError("reasoning must not be below 0, stream_interval not below 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -320,6 +321,6 @@ def resolve_address(text: str) -> tuple[str, int]:
 
 
 def positive(value: float | None, flag: str) -> float | None:
-    if value is not None and not value > 0:
-        raise UserError(f"{flag} {value:g} must be above zero")
+    if value is not None and not 0 < value < math.inf:
+        raise UserError(f"{flag} {value:g} must be above zero and finite")
     return value

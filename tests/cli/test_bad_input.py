@@ -45,6 +45,8 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("run", "mock", "--duration", "10s", "--warmup", "10s"), "--warmup 10s leaves nothing"),
         (("run", "mock", "--requests", "0"), "--requests"),
         (("run", "mock", "--max-rps", "0"), "--max-rps 0 must be above zero"),
+        (("run", "mock", "--max-rps", "inf"), "--max-rps inf must be above zero and finite"),
+        (("run", "mock", "--time-scale", "nan"), "--time-scale nan must be above zero and finite"),
         (("run", "mock", "--prometheus", "nine"), "--prometheus 'nine' is not [HOST:]PORT"),
         (("run", "mock", "--durration", "5s"), "No such option"),
         (("run", "ftp://127.0.0.1/"), "is not a URL; write http://HOST:PORT"),
@@ -201,3 +203,19 @@ def test_help_and_version_are_light() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--port", "99999"), "--port 99999 is no port"),
+        (("--time-scale", "nan"), "time_scale must be above 0"),
+        (("--loading-s", "inf"), "loading_s not below"),
+    ],
+)
+def test_wrong_sizes_of_the_mock_are_told_in_one_line(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_app(["mock", *words]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert told in line
