@@ -33,6 +33,10 @@ class Quant:
     """all, linear (attention, FFN, experts) or experts (routed experts only, where there are)."""
     rest_bpw: float = 16.0
     """The width of what is not covered."""
+    attention_bpw: float | None = None
+    """Attention's, and that of the dense FFN beside experts, where files leave both wider."""
+    hybrid_attention_bpw: float | None = None
+    """The same for models with recurrent layers, whose mixers have it, too."""
     methodology_bpw: float | None = None
     """The Methodology page's figure for the same name."""
     aliases: tuple[str, ...] = ()

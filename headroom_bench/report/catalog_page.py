@@ -207,6 +207,9 @@ def _quant(entry: Entry) -> Iterator[str]:
         yield f"A whole file takes {_plain(entry['whole_file_bpw'])}, its mixed types together."
     if entry.get("covers", "all") != "all":
         yield f"The rest stays at {_plain(entry.get('rest_bpw', 16.0))} bits."
+    if entry.get("attention_bpw"):
+        hybrid = _plain(entry.get("hybrid_attention_bpw", entry["attention_bpw"]))
+        yield f"Attention stays at {_plain(entry['attention_bpw'])} bits (hybrids: {hybrid})."
     if entry.get("methodology_bpw"):
         yield f"The Methodology page reckons with {_plain(entry['methodology_bpw'])}."
     yield from _notes(entry)

@@ -20,8 +20,10 @@ class RoleBits:
     tables: float
     """Embeddings: rows are looked up."""
     head: float
+    attention: float
+    """Attention and recurrent mixers; in a mixture its dense FFN as well."""
     body: float
-    """Attention, dense FFN, shared experts and what else every token uses."""
+    """Dense FFN, shared experts and what else every token uses."""
     experts: float
     """Routed experts."""
     router: float
@@ -56,11 +58,11 @@ def role_bits(model: Model, quant: Quant) -> RoleBits:
     experts whatever the rest is stored in (the 120B: 59.02 GiB with Q8_0, 60.87 with 16 bits).
     """
     width = quant.bits_per_weight
-    tables = head = body = experts = router = width
+    tables = head = attention = body = experts = router = width
     if quant.covers == "linear" or (quant.covers == "experts" and model.moe is None):
         tables = head = router = quant.rest_bpw
     elif quant.covers == "experts":
-        tables = head = body = router = quant.rest_bpw
+        tables = head = attention = body = router = quant.rest_bpw
     elif quant.format == "gguf" and not quant.whole_file_bpw and 4 < width < _Q6_K_BPW:
         head = _Q8_0_BPW if model.hidden_size % 256 else _Q6_K_BPW
         tables = head if model.tied_embeddings else tables
@@ -68,7 +70,9 @@ def role_bits(model: Model, quant: Quant) -> RoleBits:
         router = _F32_BPW
     if model.native_quant.get("experts") == "MXFP4":
         experts = _MXFP4_BPW
-    return RoleBits(tables, head, body, experts, router)
+    hybrid = model.linear_attention is not None
+    attention = (quant.hybrid_attention_bpw if hybrid else quant.attention_bpw) or attention
+    return RoleBits(tables, head, attention, body, experts, router)
 
 
 @functools.cache
@@ -82,7 +86,9 @@ def weight_bytes(model: Model, quant: Quant) -> WeightBytes:
         return _bytes_in_file(model, model.stored)
     params, bits = model.params(), role_bits(model, quant)
     tables = (params.embedding + params.per_layer_embedding) * bits.tables / 8
-    body = (params.body_always - params.router) * bits.body / 8 + params.router * bits.router / 8
+    wide = params.attention + (params.dense_ffn if model.moe else 0.0)
+    narrow = params.body_always - wide - params.router
+    body = (wide * bits.attention + narrow * bits.body + params.router * bits.router) / 8
     head = params.output * bits.head / 8
     routed = params.routed * bits.experts / 8
     moe = model.moe

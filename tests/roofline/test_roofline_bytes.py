@@ -71,6 +71,25 @@ def test_formats_that_leave_embeddings_alone() -> None:
     assert 5.4 < stored.total * 8 / model.params().total < 5.8
 
 
+@pytest.mark.parametrize(
+    ("model", "read_gb"),
+    [
+        # nvidia--*-NVFP4_hf_quant_config.json. Gemma 4 31B: 8.5 B in attention and the output
+        # matrix (1.4 B) at 16 bits, 20.8 B of FFN at 4.5; its maker tells 31 GiB with the towers.
+        ("Gemma 4 31B", 17.0 + 2.8 + 11.7),
+        # Gemma 4 26B-A4B: attention, dense FFN and output at 16 bits, 8 of 128 experts at 4.5.
+        ("Gemma 4 26B-A4B", 2.2 + 1.1 + 1.5 + 0.8),
+        # Qwen3.6 35B-A3B: attention and mixers at 8 bits, output and router at 16, experts at 4.5.
+        ("Qwen3.6 35B-A3B", 1.3 + 1.0 + 0.1 + 0.6),
+    ],
+)
+def test_nvfp4_files_leave_attention_wider(model: str, read_gb: float) -> None:
+    found = find_model(model)
+    stored = weight_bytes(found, find_quant("NVFP4"))
+    woken = found.moe.experts_per_token * stored.one_expert * stored.moe_layers if found.moe else 0
+    assert (stored.always_read + woken) / 1e9 == pytest.approx(read_gb, rel=0.04)
+
+
 @pytest.mark.parametrize("tokens", [1, 7, 512])
 @pytest.mark.parametrize("context", [0, 100, 128, 5000])
 def test_pairs_are_the_sum_over_tokens(tokens: int, context: int) -> None:
