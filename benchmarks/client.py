@@ -14,17 +14,19 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import heapq
 import json
 import multiprocessing
 import os
 import resource
+import selectors
+import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import httpx
@@ -63,117 +65,111 @@ def sse(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
 # --- the paced server ---------------------------------------------------------------------------
 
 
-class Paced(asyncio.Protocol):
-    """Streams events at a fixed pace, each connection at its own phase."""
+class Stream(NamedTuple):
+    """One answer on its way."""
 
-    EVENT = chunk(sse({"content": " word"}))
-
-    def __init__(self, pacer: Pacer) -> None:
-        self.pacer = pacer
-        self.transport: asyncio.Transport | None = None
-        self.asked = b""
-        self.left = 0
-        self.stamps: list[int] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
-
-    def data_received(self, data: bytes) -> None:
-        self.asked += data
-        _, _, body = self.asked.partition(b"\r\n\r\n")
-        if not body.endswith(b"}"):  # head and body may come apart
-            return
-        self.asked = b""
-        name = json.loads(body)["user"]
-        self.stamps = self.pacer.truth[name] = [time.perf_counter_ns()]
-        self.left = self.pacer.events
-        assert self.transport is not None
-        self.transport.write(HEAD + chunk(sse({"role": "assistant", "content": None})))
-        self.pacer.add(self)
-
-    def emit(self) -> bool:
-        """Writes the next event; False after the last."""
-        transport = self.transport
-        assert transport is not None
-        if transport.is_closing():
-            return False
-        self.left -= 1
-        self.stamps.append(time.perf_counter_ns())
-        if self.left:
-            transport.write(self.EVENT)
-            return True
-        usage = {"prompt_tokens": 10, "completion_tokens": self.pacer.events}
-        last = sse({}, "length") + sse({}, None, usage=usage).replace(
-            b'"choices":[{"finish_reason":null,"index":0,"delta":{}}]', b'"choices":[]'
-        )
-        transport.write(self.EVENT + chunk(last + b"data: [DONE]\n\n") + b"0\r\n\r\n")
-        return False
+    due_ns: int
+    send: Callable[[bytes], int]
+    stamps: list[int]
 
 
 class Pacer:
-    """A heap of due times; every stream has its own phase, so that writes are staggered."""
+    """Streams events at a fixed pace over plain sockets, each stream at its own phase.
 
-    def __init__(self, rate: float, events: int) -> None:
+    It spins on its core between two sends, so that they are late by microseconds: an event loop's
+    timers have steps of a millisecond, in which writes would come bunched.
+    """
+
+    EVENT = chunk(sse({"content": " word"}))
+    START = HEAD + chunk(sse({"role": "assistant", "content": None}))
+    LOOK_EVERY_NS = 1_000_000
+    """Between looks for new connections and requests."""
+
+    def __init__(self, pipe: Connection, rate: float, events: int) -> None:
+        self.pipe = pipe
         self.gap_ns = int(1e9 / rate)
         self.events = events
+        usage = {"prompt_tokens": 10, "completion_tokens": events}
+        told = sse({}, None, usage=usage)
+        told = told.replace(b'{"finish_reason":null,"index":0,"delta":{}}', b"")
+        last = sse({}, "length") + told + b"data: [DONE]\n\n"
+        self.end = self.EVENT + chunk(last) + b"0\r\n\r\n"
         self.truth: Stamps = {}
-        self._due: list[tuple[int, int, Paced]] = []
-        self._count = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self.queue: deque[Stream] = deque()
+        self.asked: dict[socket.socket, bytes] = {}
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.selector.register(pipe, selectors.EVENT_READ)
 
-    def add(self, stream: Paced) -> None:
-        self._count += 1
-        phase = (self._count * 0.6180339887) % 1.0
-        self._push(time.perf_counter_ns() + int(self.gap_ns * (1 + phase)), stream)
-        self._arm()
+    def run(self) -> None:
+        """Until the pipe says stop; at any other word it gets the truth so far."""
+        self.pipe.send(self.listener.getsockname()[1])
+        looked_ns = 0
+        while True:
+            now_ns = time.perf_counter_ns()
+            if now_ns - looked_ns > self.LOOK_EVERY_NS:
+                looked_ns = now_ns
+                if not self.look():
+                    return
+            while self.queue and self.queue[0].due_ns <= now_ns:
+                self.emit(self.queue.popleft())
 
-    def _push(self, due: int, stream: Paced) -> None:
-        self._count += 1
-        heapq.heappush(self._due, (due, self._count, stream))
+    def emit(self, stream: Stream) -> None:
+        last = len(stream.stamps) == self.events
+        stream.stamps.append(time.perf_counter_ns())
+        with contextlib.suppress(OSError):  # the client may have gone
+            stream.send(self.end if last else self.EVENT)
+            if not last:  # all gaps are equal: the queue stays in order
+                self.queue.append(stream._replace(due_ns=stream.due_ns + self.gap_ns))
 
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._due:
-            wait_s = (self._due[0][0] - time.perf_counter_ns()) / 1e9
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, wait_s - 0.001), self._run)
+    def look(self) -> bool:
+        """Accepts, reads requests, answers the pipe; False when it said stop."""
+        begun = []
+        for key, _ in self.selector.select(0 if self.queue else 0.001):
+            if key.fileobj is self.listener:
+                connection, _ = self.listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setblocking(False)
+                self.asked[connection] = b""
+                self.selector.register(connection, selectors.EVENT_READ)
+            elif key.fileobj is self.pipe:
+                if self.pipe.recv() == "stop":
+                    return False
+                self.pipe.send(self.truth)
+                self.truth = {}
+            elif isinstance(key.fileobj, socket.socket):
+                begun += self.read(key.fileobj)
+        if begun:
+            self.queue = deque(sorted([*self.queue, *begun]))
+        return True
 
-    def _run(self) -> None:
-        now = time.perf_counter_ns()
-        while self._due and self._due[0][0] <= now:
-            due, _, stream = heapq.heappop(self._due)
-            if stream.emit():
-                self._push(due + self.gap_ns, stream)
-            now = time.perf_counter_ns()
-        self._timer = None
-        if self._due:
-            near = self._due[0][0] - now < 1_200_000
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(0, self._run) if near else None
-            if not near:
-                self._arm()
+    def read(self, connection: socket.socket) -> list[Stream]:
+        try:
+            data = connection.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self.selector.unregister(connection)
+            connection.close()
+            return []
+        self.asked[connection] += data
+        _, _, body = self.asked[connection].partition(b"\r\n\r\n")
+        if not body.endswith(b"}"):  # head and body may come apart
+            return []
+        self.asked[connection] = b""
+        name = json.loads(body)["user"]
+        stamps = self.truth[name] = [time.perf_counter_ns()]
+        connection.send(self.START)
+        phase = (len(self.truth) * 0.6180339887) % 1.0
+        first_ns = time.perf_counter_ns() + int(self.gap_ns * (1 + phase))
+        return [Stream(first_ns, connection.send, stamps)]
 
 
 def serve(pipe: Connection, core: int | None, rate: float, events: int) -> None:
     pin(core)
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        pacer = Pacer(rate, events)
-        server = await loop.create_server(lambda: Paced(pacer), "127.0.0.1", 0, backlog=4096)
-        pipe.send(server.sockets[0].getsockname()[1])
-        while True:
-            word = await loop.run_in_executor(None, pipe.recv)
-            if word == "stop":
-                return
-            gc.collect()
-            pipe.send(pacer.truth)
-            pacer.truth = {}
-
     gc.disable()
-    uvloop.run(main())
+    Pacer(pipe, rate, events).run()
 
 
 def pin(core: int | None) -> None:

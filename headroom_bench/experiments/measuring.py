@@ -263,6 +263,7 @@ def _quiet_collector() -> Iterator[Callable[[bool], None]]:
         nonlocal last_s
         if gap or loop.time() - last_s > COLLECT_AT_LEAST_EVERY_S:
             gc.collect()
+            gc.freeze()  # what lives on is mostly records: no need to visit them again and again
             last_s = loop.time()
 
     try:

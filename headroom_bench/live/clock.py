@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 monotonic_ns = time.perf_counter_ns
 """Stamps of the measured path: monotonic nanoseconds."""
@@ -28,6 +29,11 @@ class RunClock:
     def at(self, stamp_ns: int) -> float:
         """A stamp on the run's clock, in seconds of life time."""
         return (stamp_ns - self._zero_ns) * 1e-9 * self.scale
+
+    def all_at(self, stamps_ns: Iterable[int]) -> list[float]:
+        """Many stamps on the run's clock."""
+        zero_ns, scale = self._zero_ns, self.scale
+        return [(stamp - zero_ns) * 1e-9 * scale for stamp in stamps_ns]
 
     def now(self) -> float:
         return self.at(monotonic_ns())

@@ -38,14 +38,17 @@ class Exchange:
     end_ns: int = 0
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
-    chunks: list[tuple[int, bytes]] = field(default_factory=list)
-    """Body bytes with the stamp of their arrival."""
+    pieces: list[bytes] = field(default_factory=list)
+    """The body as it arrived."""
+    stamps_ns: list[int] = field(default_factory=list)
+    """When each piece did. Two lists, not pairs: the garbage collector need not visit numbers and
+    bytes, of which there are as many as there are tokens on their way."""
     ended: Ended = "eof"
     problem: str = ""
 
     @property
     def body(self) -> bytes:
-        return b"".join(piece for _, piece in self.chunks)
+        return b"".join(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,9 +145,10 @@ class Intake:
             exchange.first_byte_ns = stamp_ns
         if piece[0] > _COLON or not _is_quiet(piece):
             self._moved_ns = stamp_ns
-        exchange.chunks.append((stamp_ns, piece))
+        exchange.pieces.append(piece)
+        exchange.stamps_ns.append(stamp_ns)
         self._look_for_end(piece)
-        if len(exchange.chunks) > LARGEST_ANSWER_PIECES:
+        if len(exchange.pieces) > LARGEST_ANSWER_PIECES:
             self.finish("too_large", f"more than {LARGEST_ANSWER_PIECES:,} pieces", stamp_ns)
 
     # the end of the stream
@@ -161,14 +162,14 @@ class Intake:
         exchange = self.exchange
         if exchange.end_ns:
             return
-        window = self._tail + piece
+        window = self._tail + piece if self._tail else piece
         if (b"[DONE]" in window or b"error" in window) and _END_MARK.search(window):
             exchange.end_ns = self.stamp_ns
             self._loop.call_later(OPEN_BODY_GRACE_S, self.finish, "marker")
         elif not self._finished and (_FINISH_MARK in window or _SPACED_FINISH_MARK in window):
             self._finished = True
             self._loop.call_later(FINISHED_GRACE_S, self._close_if_silent)
-        self._tail = window[-_MARK_REACH:]
+        self._tail = b"" if piece.endswith(b"\n\n") else window[-_MARK_REACH:]
 
     def _close_if_silent(self) -> None:
         """The answer has finished; what follows it has come, or will not."""
@@ -218,7 +219,7 @@ class Intake:
             found.append((at_ns, "abandoned", f"nothing arrived for {self._patience_s:g} s"))
         if not exchange.headers_ns:
             found.append(_limit(sent_ns, limits.until_headers_s, "no headers", "headers"))
-        self._began = self._began or (bool(exchange.chunks) and self._has_token(exchange))
+        self._began = self._began or (bool(exchange.pieces) and self._has_token(exchange))
         if self._began:
             found.append(_limit(self._moved_ns, limits.silence_s, "no event", "silence"))
         else:

@@ -27,7 +27,7 @@ def fill_from_wire(
         record.error_kind, record.error = problem[0], shortened(problem[1], 500)
     record.finish_reason = reading.finish_reason
     record.model = reading.model or record.model
-    times = [clock.at(stamp) for stamp, _ in reading.token_events]
+    times = clock.all_at(stamp for stamp, _ in reading.token_events)
     if record.sent_s is not None and record.end_s is not None and times:
         first = reading.token_counts[0] or _tokens_an_event(record, len(times))
         fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])

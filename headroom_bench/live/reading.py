@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headroom_bench.live.alike import Alike
 from headroom_bench.live.exchange import Exchange
-from headroom_bench.live.sse import stream_events, unpacked
+from headroom_bench.live.sse import StreamEvent, stream_events, unpacked
 from headroom_bench.redaction import shortened
 
 _LARGEST_EVENT_BYTES = 4 * 2**20
@@ -64,29 +65,40 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         _read_plain(reading, exchange, kind)
         yield reading
         return
-    alike = _Alike()
-    pieces = unpacked(exchange.chunks, exchange.headers.get("content-encoding", ""))
-    for told in stream_events(pieces):
-        if told is None:
-            yield reading
-            continue
-        stamp_ns, name, data = told
-        if data == b"[DONE]":
-            reading.done_mark = True
-            continue
-        if not data:
-            continue
+    alike = Alike()
+    stamped = zip(exchange.stamps_ns, exchange.pieces, strict=True)
+    pieces = unpacked(stamped, exchange.headers.get("content-encoding", ""))
+
+    def take(stamp_ns: int, piece: bytes) -> bool:
+        text = alike.text_of(piece)
+        if text is None:
+            return False
         reading.events += 1
-        if not name and (text := alike.content_of(data)):
-            _add_content(reading, stamp_ns, text)
-            yield reading
-            continue
-        before = len(reading.content)
-        _read_event(reading, stamp_ns, name, data, alike)
-        if len(reading.content) == before + 1:
-            alike.learn(data, reading.content[-1])
+        reading.token_events.append((stamp_ns, alike.channel))
+        reading.token_counts.append(None)
+        if alike.channel == "content":
+            reading.content.append(text)
+        return True
+
+    for told in stream_events(pieces, take):
+        if told is not None:
+            _read_told(reading, told, alike)
         yield reading
     _count_last(reading, alike)
+
+
+def _read_told(reading: Reading, told: StreamEvent, alike: Alike) -> None:
+    stamp_ns, name, data = told
+    if data == b"[DONE]":
+        reading.done_mark = True
+        return
+    if not data:
+        return
+    reading.events += 1
+    tokens = len(reading.token_events)
+    delta = _read_event(reading, stamp_ns, name, data, alike)
+    if delta is not None and len(reading.token_events) == tokens + 1:
+        alike.learn(data, delta)
 
 
 def has_token(exchange: Exchange) -> bool:
@@ -94,63 +106,10 @@ def has_token(exchange: Exchange) -> bool:
     return any(reading.token_events for reading in read_stream(exchange))
 
 
-class _Alike:
-    """Reads events that differ from an earlier one in their text only, without parsing the rest.
-
-    Nearly every event of a stream is one: the same JSON before the text, an end that says nothing
-    new after it. Of running counts only the first and last are needed, so theirs are parsed.
-    """
-
-    __slots__ = ("_prefix", "last")
-
-    def __init__(self) -> None:
-        self._prefix = b""
-        self.last = b""
-        """The latest event that was read this way."""
-
-    def learn(self, data: bytes, text: str) -> None:
-        """Takes a parsed event whose only news was `text` as the pattern."""
-        start = data.find(_CONTENT)
-        mark = start + len(_CONTENT)
-        if start >= 0 and data.startswith(json.dumps(text, ensure_ascii=False).encode()[1:], mark):
-            self._prefix = data[:mark]
-
-    def content_of(self, data: bytes) -> str | None:
-        """The text of an event like the pattern; None for any other, and for an empty text."""
-        prefix = self._prefix
-        if not prefix or not data.startswith(prefix):
-            return None
-        start = len(prefix)
-        end = data.find(b'"', start)
-        text = data[start:end]
-        if end <= start or b"\\" in text or not _says_nothing_more(data, end):
-            return None
-        self.last = data
-        return text.decode("utf-8", "replace")
-
-
-_CONTENT = b'"delta":{"content":"'
-
-
-def _says_nothing_more(data: bytes, end: int) -> bool:
-    """Whether what follows the text closes the delta, and holds no reason to finish nor usage."""
-    return (
-        data[end : end + 2] == b'"}'
-        and data.find(b'"finish_reason":"', end) < 0
-        and data.find(b'"error"', end) < 0
-    )
-
-
-def _add_content(reading: Reading, stamp_ns: int, text: str) -> None:
-    reading.content.append(text)
-    reading.token_events.append((stamp_ns, "content"))
-    reading.token_counts.append(None)
-
-
-def _count_last(reading: Reading, alike: _Alike) -> None:
+def _count_last(reading: Reading, alike: Alike) -> None:
     """Looks up the running count of the last token event, where it was not parsed."""
     if reading.token_counts and reading.token_counts[-1] is None and alike.last:
-        parsed = _json(alike.last)
+        parsed = _json(alike.last_json)
         if isinstance(parsed, dict):
             reading.token_counts[-1] = _generated_so_far(parsed)
 
@@ -168,19 +127,22 @@ def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:
         reading.error = start or f"HTTP status {exchange.status}"
 
 
-def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes, alike: _Alike) -> None:
+def _read_event(
+    reading: Reading, stamp_ns: int, name: str, data: bytes, alike: Alike
+) -> dict[str, Any] | None:
+    """Adds what an event says; returns its delta, where it has one alone."""
     parsed = _json(data)
     if not isinstance(parsed, dict):
         if reading.nonsense is None:
             start = shortened(data[:_LOOKED_AT].decode("utf-8", "replace"), 80)
             reading.nonsense = f"an event that is not a JSON object: {start!r}"
             reading.nonsense_at = reading.events
-        return
+        return None
     if _read_error(reading, parsed):
-        return
+        return None
     if name == "error":
         reading.error = str(parsed.get("message", parsed))
-        return
+        return None
     if isinstance(parsed.get("usage"), dict):
         reading.usage = parsed["usage"]
     if isinstance(parsed.get("timings"), dict):
@@ -196,9 +158,11 @@ def _read_event(reading: Reading, stamp_ns: int, name: str, data: bytes, alike: 
         _note_silent(reading, stamp_ns, told, alike)
     new = len(reading.token_events) - len(reading.token_counts)
     reading.token_counts += [told] * new
+    delta = choices[0].get("delta") if len(choices) == 1 else None
+    return delta if isinstance(delta, dict) and not name else None
 
 
-def _note_silent(reading: Reading, stamp_ns: int, told: int, alike: _Alike) -> None:
+def _note_silent(reading: Reading, stamp_ns: int, told: int, alike: Alike) -> None:
     """A count that rose while no text came: the token decodes to nothing, but it has come."""
     if len(reading.token_events) > len(reading.token_counts):
         return

@@ -7,7 +7,7 @@ skipped; several `data` lines make one event. An event's stamp is that of the pi
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 LARGEST_UNPACKED_BYTES = 2**26
@@ -66,24 +66,29 @@ class _Lines:
         return [rest] if rest else []
 
 
-def stream_events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[StreamEvent | None]:
+def _take_none(stamp_ns: int, piece: bytes) -> bool:  # noqa: ARG001
+    return False
+
+
+def stream_events(
+    pieces: Iterable[tuple[int, bytes]], take: Callable[[int, bytes], bool] = _take_none
+) -> Iterator[StreamEvent | None]:
     """The events of a body, given as pieces with the stamps of their arrival; None now and then
     where much comes without an event, so that the reader can give way to others.
 
-    An event that the body's end cut off before its blank line counts too: what matters is what the
-    server said, and a cut JSON text is told apart when it is parsed.
+    `take` is shown each piece where an event may begin; True means that it was one whole event,
+    which `take` has read. An event that the body's end cut off before its blank line counts too:
+    what matters is what the server said, and a cut JSON text is told apart when it is parsed.
     """
     lines, event = _Lines(), _Pending()
     stamp_ns = quiet = 0
+    between = True
     for stamp_ns, piece in pieces:
         quiet += 1
         if quiet > _QUIET:
             quiet = 0
             yield None
-        # Nearly every piece is one plain event, and need not be cut.
-        if _is_plain(piece) and lines.at_start and event.empty:
-            quiet = 0
-            yield StreamEvent(stamp_ns, "", piece[6:-2])
+        if between and take(stamp_ns, piece):
             continue
         for line in lines.feed(piece):
             quiet += 1
@@ -93,6 +98,7 @@ def stream_events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[StreamEvent |
             elif quiet > _QUIET:
                 quiet = 0
                 yield None
+        between = lines.at_start and event.empty
     for line in [*lines.finish(), b""]:
         if ready := event.add(line):
             yield StreamEvent(stamp_ns, *ready)
@@ -121,13 +127,6 @@ def _unpack(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         left -= len(plain)
         if left <= 0 or unpacker.unconsumed_tail:
             return
-
-
-def _is_plain(piece: bytes) -> bool:
-    end = len(piece) - 2
-    if piece[:6] != b"data: " or piece.find(b"\n") != end or piece[end:] != b"\n\n":
-        return False
-    return b"\r" not in piece
 
 
 class _Pending:

@@ -27,10 +27,16 @@ _KEEP_ALIVE_MARGIN_S = 1.0
 close on the way, and could not be told from one that was processed."""
 
 
+_LONGEST_SIZE = 10
+"""Hexadecimal digits of a chunk's size, and its line end, within which we look for it."""
+
+
 class _HttpIntake(Intake):
     """An intake that httptools calls with what it makes of the bytes."""
 
     parser: httptools.HttpResponseParser
+    between_chunks = False
+    """Whether the parser waits for the head of a chunk, with nothing of it read."""
     on_complete: Callable[[bool], None]
     """Called with whether the connection may be used again."""
 
@@ -41,6 +47,12 @@ class _HttpIntake(Intake):
         status = self.parser.get_status_code()
         if status >= 200:
             self.exchange.headers_ns, self.exchange.status = self.stamp_ns, status
+
+    def on_chunk_header(self) -> None:
+        self.between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self.between_chunks = True
 
     def on_message_complete(self) -> None:
         if not self.exchange.headers_ns:  # `100 Continue` and its kin: the answer is yet to come
@@ -102,8 +114,14 @@ class _Connection(asyncio.Protocol):
             return
         if not intake.take_raw(len(data)):
             return
+        # Nearly every read of a stream is one whole chunk; the parser need not see it.
+        if intake.between_chunks and (piece := _one_chunk(data)):
+            intake.on_body(piece)
+            return
         try:
             intake.parser.feed_data(data)
+            if not data.endswith(b"\r\n"):  # part of the next chunk's head may be read
+                intake.between_chunks = False
         except httptools.HttpParserError as why:
             intake.finish("not_http", str(why), intake.stamp_ns)
 
@@ -137,6 +155,16 @@ class _Connection(asyncio.Protocol):
         if match is not None:
             idle_s = max(0.0, int(match[1]) - _KEEP_ALIVE_MARGIN_S)
             self._expires_ns = monotonic_ns() + round(idle_s * 1e9)
+
+
+def _one_chunk(data: bytes) -> bytes | None:
+    """What one whole chunk holds (RFC 9112 §7.1); None for anything that is not plainly one, and
+    for the last, empty one."""
+    start = data.find(b"\r\n", 0, _LONGEST_SIZE) + 2
+    size = len(data) - start - 2
+    if size > 0 and data.startswith(b"%x\r\n" % size) and data.endswith(b"\r\n"):
+        return data[start:-2]
+    return None
 
 
 def connect_problem(why: OSError) -> str:

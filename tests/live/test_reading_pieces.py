@@ -34,7 +34,7 @@ def body_of(path: Path) -> bytes:
 
 def read(pieces: list[bytes]) -> Reading:
     exchange = Exchange(status=200, headers={"content-type": "text/event-stream"})
-    exchange.chunks = [(number + 1, piece) for number, piece in enumerate(pieces)]
+    exchange.pieces, exchange.stamps_ns = pieces, list(range(1, len(pieces) + 1))
     *_, reading = read_stream(exchange)
     return reading
 

@@ -199,7 +199,7 @@ async def test_pieces_without_number(through: Through, monkeypatch: pytest.Monke
         tiny += [chunk(b"x"), 0.001]
     exchange = await once(through, [*tiny, HANG], Timeouts())
     assert exchange.ended == "too_large"
-    assert len(exchange.chunks) <= 51
+    assert len(exchange.pieces) <= 51
 
 
 async def test_many_large_answers_together(
