@@ -10,7 +10,7 @@ from __future__ import annotations
 from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.design import BoxDesign
 from headroom_bench.box.memory import Decoding, Places
-from headroom_bench.box.prefix_tree import Node, PrefixTree
+from headroom_bench.box.prefix_tree import Match, Node, PrefixTree
 from headroom_bench.box.task import Task
 from headroom_bench.segments import Segment
 
@@ -27,7 +27,6 @@ class PagedMemory:
         "_limit",
         "_page",
         "_places",
-        "_releases",
         "_reserved",
         "_shared",
         "tree",
@@ -42,35 +41,27 @@ class PagedMemory:
         self.tree = PrefixTree(design.page_tokens)
         self._reserved = 0  # pages of their own of those who do not take pages beat by beat
         self._shared = 0  # pages of the tree that those who do begin with
-        self._releases = 0
 
     def seat(self, task: Task) -> bool:
         if not self._places:
             return False
-        private = self._settle()
-        tree, page = self.tree, self._page
-        node, depth, start = tree.root, 0, 0
-        if self._design.prefix_cache:
-            first = task.path is None
-            if task.path is None:
-                task.path = task.segments
-            node, depth, start = tree.match(_with_answer(task, len(task.times)))
-            if first and any(segment.blocks for segment in task.segments[depth:]):
-                task.path = tree.path(task.segments)
-                node, depth, start = tree.match(task.path)
-            start = min(start, (task.target - 1) // page * page)
-        tokens = task.target
+        self.settle()
+        tree, page, target = self.tree, self._page, task.target
+        found = self._find(task)
+        start = min(found.tokens, (target - 1) // page * page)
+        tokens = target
         if self._design.reserve_answer:
             tokens = task.prompt_tokens + task.wanted
         own = -(-tokens // page) - start // page
-        used = tree.pages - tree.evictable + private
-        if own + tree.unused_pages(node) > self._limit - used:
+        used = tree.pages - tree.evictable + self._private()
+        if own + found.unused > self._limit - used:
             if used:
                 return False
             # Alone it always fits, though perhaps not beside all that it would find.
-            node, depth, start, own = tree.root, 0, 0, -(-tokens // page)
+            found, start, own = tree.match(()), 0, -(-tokens // page)
+        node = found.node
         tree.lock(node)
-        task.seat, task.node, task.depth = self._places.take(), node, depth
+        task.seat, task.node, task.depth = self._places.take(), node, found.depth
         # Somebody else may fill up a node that is here in part now: what is missing goes on from
         # the last one that is here as a whole.
         task.base = node if node.pages == node.full else node.parent
@@ -96,8 +87,6 @@ class PagedMemory:
             self._shared += task.pages
 
     def release(self, task: Task, generated: int, written: int, *, keep: bool) -> None:
-        tree = self.tree
-        assert task.node is not None
         assert task.seat is not None
         if task.reserved:
             self._reserved -= task.reserved
@@ -106,14 +95,17 @@ class PagedMemory:
             self._shared -= task.pages
         if keep:
             self._hold(task, generated, written)
-        self._releases += 1
-        tree.unlock(task.node, self._releases)
+        assert task.node is not None
+        self.tree.unlock(task.node)
         task.node = None
         self._places.give(task.seat)
 
     def settle(self) -> None:
-        if self.tree.evictable:
-            self._settle()
+        tree = self.tree
+        if tree.evictable:
+            excess = tree.pages + self._private() - self._limit
+            if excess > 0:
+                tree.evict(excess)
 
     def fit(self, beat: int, reads: int, decodes: bool) -> int:  # noqa: ARG002
         if self._design.reserve_answer or not decodes:
@@ -137,39 +129,49 @@ class PagedMemory:
     def used_share(self) -> float | None:
         return (self.tree.pages - self.tree.evictable + self._private()) / self._limit
 
-    def _settle(self) -> int:
-        """Settle. Returns the pages that running sequences hold beside the tree."""
-        private = self._private()
-        excess = self.tree.pages + private - self._limit
-        if excess > 0:
-            self.tree.evict(excess)
-        return private
-
     def _private(self) -> int:
         """Pages that running sequences hold beside the tree."""
         if self._design.reserve_answer:
             return self._reserved
         return self._reserved + self._decoders.pages_now() - self._shared
 
+    def _find(self, task: Task) -> Match:
+        """How much of the prompt, and of the answer so far, the tree holds."""
+        tree = self.tree
+        if not self._design.prefix_cache:
+            return tree.match(())
+        if task.path is None:
+            task.path = task.segments
+            found = tree.match(task.path)
+            if not _has_blocks(task.path, found.depth):
+                return found
+            task.path = tree.path(task.segments)
+        if task.times:
+            answer = Segment(
+                "answer", "assistant", "prose", task.request.answer_id, len(task.times)
+            )
+            return tree.match((*task.path, answer))
+        return tree.match(task.path)
+
     def _hold(self, task: Task, generated: int, written: int) -> None:
         """What `task` has written becomes part of the tree, and is its own no more."""
-        if not self._design.prefix_cache:
+        path, answer_id = task.path, task.request.answer_id
+        if path is None:  # without a prefix cache
             return
-        tree, old, path = self.tree, task.node, _with_answer(task, generated)
+        tree, old, node, depth = self.tree, task.node, task.base, task.depth
         assert old is not None
-        base = task.base
-        missing = path[task.depth :]
-        if task.preemptions and generated and _is_older(old, path[-1]):
-            old = task.node = tree.rename(old, path[-1])
-            base, missing = old.parent, path[-1:]
-        assert base is not None
-        node = tree.insert(base, missing, written)
-        if node is not old:
-            tree.lock(node)
-            self._releases += 1
-            tree.unlock(old, self._releases)
-            task.node = node
-        task.base, task.depth = node, len(path)
+        assert node is not None
+        if generated and task.preemptions and _is_older(old, answer_id, generated):
+            # What there was of the answer when it was preempted.
+            old = tree.rename(old, answer_id, generated)
+            node, depth = old.parent, len(path)
+        for piece in path[depth:]:
+            node = tree.extend(node, piece.content_id, piece.tokens, written)
+        if generated and depth <= len(path):
+            node = tree.extend(node, answer_id, generated, written)
+        tree.move(old, node)
+        task.node = task.base = node
+        task.depth = len(path) + (generated > 0)
         pages = written // self._page
         if task.reserved:
             moved = min(task.reserved, pages - task.pages)
@@ -178,16 +180,14 @@ class PagedMemory:
         task.pages = pages
 
 
-def _with_answer(task: Task, generated: int) -> tuple[Segment, ...]:
-    """The prompt's pieces, and the answer so far."""
-    assert task.path is not None
-    return (*task.path, _answer(task, generated)) if generated else task.path
+def _is_older(node: Node, answer_id: str, tokens: int) -> bool:
+    """Whether `node` holds a shorter form of the answer."""
+    return node.key[1] == answer_id and node.key[2] != tokens
 
 
-def _answer(task: Task, generated: int) -> Segment:
-    return Segment("answer", "assistant", "prose", task.request.answer_id, generated)
-
-
-def _is_older(node: Node, answer: Segment) -> bool:
-    """Whether `node` holds what there was of an answer when its sequence was preempted."""
-    return node.key[1] == answer.content_id and node.key[2] != answer.tokens
+def _has_blocks(path: tuple[Segment, ...], depth: int) -> bool:
+    """Whether 16-token blocks are known of what comes after the first `depth` pieces."""
+    for piece in path[depth:]:  # noqa: SIM110
+        if piece.blocks:
+            return True
+    return False

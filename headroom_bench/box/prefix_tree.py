@@ -4,16 +4,17 @@ A node is one segment after the segments of its ancestors, so equal paths are eq
 belongs to the node in which it ends; text of a path that fills no whole page is not kept. Pages of
 nodes that no running sequence uses may be evicted: the node unused for longest first, its last
 pages first (vLLM's and SGLang's LRU order).
+
+A sequence that ends lets go of one way down from the root, so what may be evicted is a queue of
+such ways, each known by its deepest node: nodes before it go when those after them are gone.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections import OrderedDict
+from typing import NamedTuple
 
 from headroom_bench.segments import HASH_BLOCK_TOKENS, Segment
-
-TIDY_OFFERS = 1024
-"""Look through the leaves on offer when about so many more have come than there were."""
 
 Key = tuple[int, str, int]
 """What identifies a piece of text in its place: its parent's number, content id and tokens."""
@@ -52,7 +53,8 @@ class Node:
         self.number = number
         """Nodes before it."""
         self.key = key
-        self.parent = parent
+        self.parent = parent or self
+        """The root is its own."""
         self.start = start
         """Tokens before it."""
         self.end = end
@@ -64,25 +66,28 @@ class Node:
         self.refs = 0
         """Running sequences that end here, and children with any."""
         self.stamp = 0
-        """When it was last used."""
+        """The way with which it was let go of last."""
         self.children = 0
         """How many go on from here."""
+
+
+class Match(NamedTuple):
+    """How much of a path is here."""
+
+    node: Node
+    """The deepest node on its way."""
+    depth: int
+    """Pieces of it that are here as a whole."""
+    tokens: int
+    """Its tokens in whole pages that are here."""
+    unused: int
+    """Of these pages, those that no running sequence uses."""
 
 
 class PrefixTree:
     """Pages by content. Raises nothing: the caller sees to it that the pages exist."""
 
-    __slots__ = (
-        "_heap",
-        "_made",
-        "_nodes",
-        "_offers",
-        "_order",
-        "_page",
-        "evictable",
-        "pages",
-        "root",
-    )
+    __slots__ = ("_made", "_nodes", "_page", "_stamp", "_unused", "evictable", "pages", "root")
 
     def __init__(self, page_tokens: int) -> None:
         self.root = Node(0, (0, "", 0), None, 0, 0, page_tokens)
@@ -94,9 +99,9 @@ class PrefixTree:
         self.evictable = 0
         """Those that no running sequence uses."""
         self._page = page_tokens
-        self._heap: list[tuple[int, int, Node]] = []  # leaves by when they were last used
-        self._offers = 0  # since the last tidying
-        self._order = 0
+        # The deepest node of each way that was let go of and not used since, the oldest first.
+        self._unused: OrderedDict[Node, None] = OrderedDict()
+        self._stamp = 0
 
     def path(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """A prompt in the pieces by which it is, or will be, held: whole segments, but those of
@@ -112,143 +117,119 @@ class PrefixTree:
             path += pieces
         return tuple(path)
 
-    def match(self, path: tuple[Segment, ...]) -> tuple[Node, int, int]:
-        """The deepest node on the way of `path`, how many pieces of that are here as a whole, and
-        the tokens in whole pages up to there."""
-        node, depth, page, nodes = self.root, 0, self._page, self._nodes
+    def match(self, path: tuple[Segment, ...]) -> Match:
+        """Follow `path` as far as it is here."""
+        node, depth, unused, page, nodes = self.root, 0, 0, self._page, self._nodes
         for piece in path:
             child = nodes.get((node.number, piece.content_id, piece.tokens))
             if child is None:
                 break
+            if not child.refs:
+                unused += child.pages
             if child.pages < child.full:
-                return child, depth, (child.start // page + child.pages) * page
+                return Match(child, depth, (child.start // page + child.pages) * page, unused)
             node = child
             depth += 1
-        return node, depth, node.end // page * page
+        return Match(node, depth, node.end // page * page, unused)
 
-    def insert(self, node: Node, pieces: tuple[Segment, ...], written: int) -> Node:
-        """Hold the first `written` tokens of the path that goes on with `pieces` after `node`,
-        which is there as a whole. Returns the node in which they end."""
-        page, start = self._page, node.end
-        for piece in pieces:
-            if start >= written:
-                break
-            tokens = piece.tokens
-            key = (node.number, piece.content_id, tokens)
-            end = start + tokens
-            child = self._nodes.get(key)
-            if child is None:
-                child = self._nodes[key] = Node(self._made, key, node, start, end, page)
-                self._made += 1
-                node.children += 1
-            want = (end if end < written else written) // page - start // page
-            if child.pages < want:
-                new = want - child.pages
-                child.pages = want
-                self.pages += new
-                if not child.refs:
-                    self.evictable += new
-            node, start = child, end
-        return node
+    def extend(self, node: Node, content_id: str, tokens: int, written: int) -> Node:
+        """Hold the piece that goes on after `node`, which is there as a whole, as far as it is
+        among the first `written` tokens of its path. Returns its node, or `node` if it is not."""
+        start = node.end
+        if start >= written:
+            return node
+        key = (node.number, content_id, tokens)
+        end = start + tokens
+        child = self._nodes.get(key)
+        if child is None:
+            child = self._nodes[key] = Node(self._made, key, node, start, end, self._page)
+            self._made += 1
+            node.children += 1
+        want = child.full if end <= written else written // self._page - start // self._page
+        new = want - child.pages
+        if new > 0:
+            child.pages = want
+            self.pages += new
+            if not child.refs:
+                self.evictable += new
+        return child
 
-    def rename(self, node: Node, answer: Segment) -> Node:
+    def rename(self, node: Node, content_id: str, tokens: int) -> Node:
         """A leaf that one running sequence alone uses turns out to be the beginning of a longer
         answer. Returns the node of that, which the sequence uses now."""
         parent = node.parent
-        assert parent is not None
-        key = (parent.number, answer.content_id, answer.tokens)
+        key = (parent.number, content_id, tokens)
         del self._nodes[node.key]
         same = self._nodes.get(key)
         if same is not None:  # somebody else's: one copy is enough
             self.lock(same)
             self.pages -= node.pages
-            node.parent = None
             parent.refs -= 1
             parent.children -= 1
             return same
         node.key = key
-        node.end = node.start + answer.tokens
+        node.end = node.start + tokens
         node.full = node.end // self._page - node.start // self._page
         self._nodes[key] = node
         return node
 
     def lock(self, node: Node) -> None:
         """A running sequence uses the path down to `node`."""
-        here: Node | None = node
-        while here is not None:
-            here.refs += 1
-            if here.refs > 1:
-                return
+        here, unused = node, self._unused
+        while not here.refs:  # the root always has one
+            here.refs = 1
             self.evictable -= here.pages
+            if here in unused:
+                del unused[here]
             here = here.parent
+        here.refs += 1
 
-    def unlock(self, node: Node, stamp: int) -> None:
-        """It does no more, since the moment `stamp`; stamps may not fall."""
-        here: Node | None = node
-        while here is not None:
-            here.refs -= 1
-            if here.refs:
-                return
-            self.evictable += here.pages
+    def unlock(self, node: Node) -> None:
+        """It does no more."""
+        self._stamp = stamp = self._stamp + 1
+        if node.refs == 1:
+            self._unused[node] = None
+        here = node
+        while here.refs == 1:
+            here.refs = 0
             here.stamp = stamp
-            if not here.children:
-                self._offer(here)
+            self.evictable += here.pages
             here = here.parent
+        here.refs -= 1
 
-    def unused_pages(self, node: Node) -> int:
-        """Pages on the way to `node` that no running sequence uses."""
-        pages = 0
-        here: Node | None = node
-        while here is not None and not here.refs:
-            pages += here.pages
-            here = here.parent
-        return pages
+    def move(self, old: Node, node: Node) -> None:
+        """A running sequence that used the path down to `old` uses that down to `node`."""
+        if node.parent is old and not node.refs:
+            node.refs = 1
+            self.evictable -= node.pages
+            self._unused.pop(node, None)
+        elif node is not old:
+            self.lock(node)
+            self.unlock(old)
 
     def evict(self, pages: int) -> None:
         """Let go of so many pages. There must be as many evictable ones."""
-        heap = self._heap
+        self.pages -= pages
+        self.evictable -= pages
+        unused = self._unused
         while pages > 0:
-            stamp, _, node = heap[0]
-            parent = node.parent
-            if parent is None or node.refs or node.children or node.stamp != stamp:
-                heappop(heap)
-                continue
-            gone = min(pages, node.pages)
-            node.pages -= gone
-            self.pages -= gone
-            self.evictable -= gone
-            pages -= gone
-            if node.pages:
+            node = next(iter(unused))
+            if node.pages > pages:
+                node.pages -= pages
                 return
-            heappop(heap)
-            del self._nodes[node.key]
-            parent.children -= 1
-            node.parent = None
-            if not parent.children and not parent.refs:
-                self._offer(parent)
+            pages -= node.pages
+            self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        """Forget a leaf: the way that it was the last of ends before it now."""
+        parent, unused = node.parent, self._unused
+        del unused[node], self._nodes[node.key]
+        parent.children -= 1
+        if parent.stamp == node.stamp and not parent.refs:
+            unused[parent] = None
+            unused.move_to_end(parent, last=False)
 
     def _child(self, node: Node | None, piece: Segment) -> Node | None:
         if node is None:
             return None
         return self._nodes.get((node.number, piece.content_id, piece.tokens))
-
-    def _offer(self, leaf: Node) -> None:
-        """`leaf` may be evicted."""
-        self._order += 1
-        heappush(self._heap, (leaf.stamp, self._order, leaf))
-        self._offers += 1
-        if 2 * self._offers > len(self._heap) + TIDY_OFFERS:
-            self._tidy()
-
-    def _tidy(self) -> None:
-        """Drop offers that no longer hold, so that they do not pile up where nothing is evicted."""
-        self._heap[:] = [
-            offer
-            for offer in self._heap
-            if offer[2].parent is not None
-            and not offer[2].refs
-            and not offer[2].children
-            and offer[2].stamp == offer[0]
-        ]
-        heapify(self._heap)
-        self._offers = 0

@@ -21,7 +21,6 @@ from headroom_bench.box import (
     Event,
     Speculation,
     plan,
-    prefix_tree,
     timeline,
 )
 from headroom_bench.box.pages import PagedMemory
@@ -34,7 +33,6 @@ def _short_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "FIRST_LEAP", 3)
         patch.setattr(timeline, "TRIM_PASSES", 5)
-        patch.setattr(prefix_tree, "TIDY_OFFERS", 2)
         yield
 
 
