@@ -13,7 +13,16 @@ from headroom_bench.redaction import hide, hide_basic, hide_header, redacted, sh
 from headroom_bench.shipped import find_file, shipped_dir
 from headroom_bench.toml_table import Table, read_toml
 
-DIALECTS = ("openai", "llamacpp", "vllm", "ollama", "sglang", "mlx")
+RUNTIMES = {
+    "openai": "llama.cpp",
+    "llamacpp": "llama.cpp",
+    "vllm": "vllm",
+    "ollama": "ollama",
+    "sglang": "sglang",
+    "mlx": "mlx",
+}
+"""Each dialect, and the runtime that the bundled mock server is where it speaks it."""
+DIALECTS = tuple(RUNTIMES)
 
 ENVIRONMENT = "env"
 """As a proxy: the one that the environment names. As a header's value, `env:VAR`: that variable."""
@@ -42,6 +51,10 @@ class ServerSpec:
     kv_v: str | None = None
     ubatch: int | None = None
     draft: str | None = None
+
+
+MOCK_BOX = ServerSpec(hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4", slots=4, ctx=32_768)
+"""What the bundled mock server is where nothing else is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +167,7 @@ def read_target(table: Table) -> Target:
     target = Target(
         name=table.text("name", table.path.stem),
         url=url,
-        dialect=table.choice("dialect", DIALECTS, "openai"),
+        dialect=table.choice("dialect", DIALECTS, "llamacpp" if embedded else "openai"),
         model=table.text("model", None),
         api_key_env=table.text("api_key_env", None),
         headers=checked_headers(sent.items(), f"{table.path}: headers"),
@@ -168,11 +181,22 @@ def read_target(table: Table) -> Target:
         start=_read_start(table.table("start")),
         embedded_mock=embedded,
     )
+    if embedded:
+        target = replace(target, server=_mocked(target))
     table.raw("summary")
     table.done()
     if "{port}" in target.url and target.start is None and not embedded:
         raise table.error("url", "holds {port}, which only a [start] table can fill")
     return target
+
+
+def _mocked(target: Target) -> ServerSpec:
+    """What the bundled mock will be, so that a prediction knows it too."""
+    told = {name: value for name, value in asdict(target.server).items() if value is not None}
+    if target.model is not None:
+        told.setdefault("model", target.model)
+    told.setdefault("runtime", RUNTIMES[target.dialect])
+    return replace(MOCK_BOX, **told)
 
 
 def _beside(table: Table, field: str) -> str | None:
@@ -278,9 +302,13 @@ def _read_start(table: Table | None) -> StartSpec | None:
 def with_overrides(target: Target, server: dict[str, Any], **fields: Any) -> Target:
     """The target with what the command line says; None leaves a field as it is.
 
-    Another box or runtime has another backend: the file's goes with what it was for.
+    Another box or runtime has another backend: the file's goes with what it was for. The bundled
+    mock is the runtime that speaks its dialect.
     """
     own = {name: value for name, value in server.items() if value is not None}
+    dialect = fields.get("dialect")
+    if target.embedded_mock and dialect in RUNTIMES and dialect != target.dialect:
+        own.setdefault("runtime", RUNTIMES[dialect])
     if own.keys() & {"hardware", "runtime"}:
         own.setdefault("backend", None)
     top = {name: value for name, value in fields.items() if value is not None}

@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import NoReturn
 
 from headroom_bench.errors import UserError
+from headroom_bench.target import DIALECTS
 from headroom_bench.units import parse_size
 from mock_server.fault_list import faults_table
-from mock_server.options import RUNTIMES, MockOptions
+from mock_server.options import MockOptions
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Serve until SIGINT or SIGTERM. Returns the exit code: 2 where an option is wrong."""
+def main(argv: list[str] | None = None, name: str = "python -m mock_server") -> int:
+    """Serve until SIGINT or SIGTERM. Returns the exit code: 2 where an option is wrong. `name`:
+    what was typed to get here."""
     try:
-        options = _options(argv)
+        options = _options(argv, name)
         _run(options)
     except UserError as why:
-        print(f"mock_server: {why}", file=sys.stderr)
+        print(f"{name}: {why}", file=sys.stderr)
         return why.exit_code
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def _options(argv: list[str] | None) -> MockOptions:
-    given = vars(_parser().parse_args(argv))
+def _options(argv: list[str] | None, name: str) -> MockOptions:
+    given = vars(_parser(name).parse_args(argv))
     if given.pop("list_faults"):
         print(faults_table())
         raise SystemExit(0)
@@ -45,9 +47,16 @@ def _options(argv: list[str] | None) -> MockOptions:
         given["pool"] = parse_size(given["pool"], "--pool")
     given["faults"] = tuple(given["faults"])
     given["ping_s"] = given["ping_s"] or None
-    if given["runtime"] is None:
-        given["runtime"] = RUNTIMES.get(given["dialect"], "llama.cpp")
     return MockOptions(**given, api_key=key)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows no default where there is none."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or isinstance(action.default, bool | list):
+            return action.help
+        return super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,15 +72,15 @@ CTX_HELP = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(name: str) -> argparse.ArgumentParser:
     default = MockOptions()
     parser = _Parser(
-        prog="mock_server",
-        description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        prog=name,
+        description="A virtual box that answers over HTTP as a real server would.",
+        formatter_class=_Help,
     )
     add = parser.add_argument
-    add("--dialect", default=default.dialect, help=", ".join(RUNTIMES))
+    add("--dialect", default=default.dialect, help=", ".join(DIALECTS))
     add("--hardware", default=default.hardware)
     add("--model", default=default.model)
     add("--quant", default=default.quant)
@@ -80,10 +89,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--slots", type=int, default=default.slots)
     add("--ctx", default=str(default.ctx), help=CTX_HELP)
     add("--ubatch", type=int, help="the runtime's default, if not given")
-    add("--pool", help="vllm, sglang: tokens of the memory that all sequences share")
+    add(
+        "--pool",
+        help="vllm, sglang: tokens that all sequences share; else what memory the weights leave",
+    )
     add("--kv-unified", action="store_true", help="llamacpp: the slots share one memory")
-    add("--draft", type=int, default=0, metavar="N", help="tokens drafted a pass")
-    add("--max-queue", type=int, help="requests that may wait; others get 503")
+    add("--draft", metavar="mtp|MODEL", help="what drafts tokens (speculative decoding)")
+    drafted = "tokens drafted a pass; without --draft they are looked up, which costs nothing"
+    add("--draft-tokens", type=int, metavar="N", help=drafted)
+    add("--max-queue", type=int, help="requests that may wait; others get 503 (ollama: 512)")
     add("--kv-k", default=default.kv_k)
     add("--kv-v", default=default.kv_v)
     add("--swa-full", action="store_true")

@@ -10,10 +10,10 @@ from typing import TextIO
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from headroom_bench.errors import UserError, unknown_name
-from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.pricer import Pricer
-from mock_server.designs import design_of
+from mock_server.designs import box_of
 from mock_server.dialect import Dialect
 from mock_server.dialects.registry import DIALECTS
 from mock_server.facts import facts_of
@@ -50,8 +50,7 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
         raise UserError("time_scale must be above 0, loading_s not below")
     if options.reasoning < 0 or options.stream_interval < 1:
         raise UserError("reasoning must not be below 0, stream_interval not below 1")
-    design = design_of(options)
-    deployment = _deployment(options)
+    deployment, design = box_of(options)
     front = Front(options, facts_of(deployment))
     dialect = front.dialect = DIALECTS[options.dialect](front)
     price = pricer or deployment.pricer()
@@ -64,7 +63,7 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
         if options.journal_file is not None:
             stream = options.journal_file.open("a", encoding="utf-8")
         truth = Truth(options.truth_file)
-        log, close_lines = _log(options, dialect, stream, lambda: service.wall.life_s())
+        log, close_lines = _log(options, design, dialect, stream, lambda: service.wall.life_s())
         service = Service(
             price,
             design,
@@ -92,7 +91,11 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
 
 
 def _log(
-    options: MockOptions, dialect: Dialect, stream: TextIO, life_s: Callable[[], float]
+    options: MockOptions,
+    design: BoxDesign,
+    dialect: Dialect,
+    stream: TextIO,
+    life_s: Callable[[], float],
 ) -> tuple[Log, Callable[[], None]]:
     """The dialect's log with its faults, and what is to be called at its end."""
     faults = [fault for fault in parse_faults(options.faults) if isinstance(fault, LogFault)]
@@ -112,23 +115,7 @@ def _log(
         for close in reversed(closers):
             close()
 
-    return dialect.log(lines, clock, options), close_lines
-
-
-def _deployment(options: MockOptions) -> Deployment:
-    return Deployment.named(
-        model=options.model,
-        hardware=options.hardware,
-        quant=options.quant,
-        runtime=options.runtime,
-        backend=options.backend,
-        kv_k=options.kv_k,
-        kv_v=options.kv_v,
-        ubatch=options.ubatch,
-        slots=options.slots,
-        ctx=options.ctx_per_slot,
-        swa_full=options.swa_full,
-    )
+    return dialect.log(lines, clock, options, design), close_lines
 
 
 async def serve(
@@ -174,7 +161,8 @@ async def _start(
         where = why.filename or f"{options.host}:{options.port}"
         raise UserError(f"cannot start on {where}: {why.strerror or why}") from None
     port = runner.addresses[0][1]
-    url = f"{'https' if secured else 'http'}://{options.host}:{port}"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    url = f"{'https' if secured else 'http'}://{host}:{port}"
     log = app[LOG]
     if options.loading_s:
         wait = options.loading_s / options.time_scale

@@ -1,49 +1,70 @@
-"""Which memory a dialect's server has."""
+"""The box that a mock's options describe: its price, and how it serves."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headroom_bench.box import BoxDesign, typical_speculation
+from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
+from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.target import RUNTIMES, ServerSpec
 from mock_server.options import MockOptions
 
-MLX_CHUNK_TOKENS = 2048
-"""mlx_lm.server's prefill step."""
+_MOST_DRAFTED_TOKENS = 64
 
 
-def design_of(options: MockOptions) -> BoxDesign:
-    """Raises `UserError` for sizes that cannot be."""
-    if options.slots < 1 or options.ctx < options.slots:
-        raise UserError(f"{options.slots} slots cannot share a context of {options.ctx} tokens")
-    if options.draft < 0:
-        raise UserError("--draft must not be below 0")
-    if options.pool is not None and options.dialect not in ("vllm", "sglang"):
-        raise UserError(f"--pool is for vllm and sglang; {options.dialect} shares no pages")
+def box_of(options: MockOptions) -> tuple[Deployment, BoxDesign]:
+    """Raises `UserError` for what the catalogue does not know, and sizes that cannot be."""
+    _check(options)
+    deployment = Deployment.named(
+        model=options.model,
+        hardware=options.hardware,
+        quant=options.quant,
+        runtime=options.runtime or RUNTIMES[options.dialect],
+        backend=options.backend,
+        kv_k=options.kv_k,
+        kv_v=options.kv_v,
+        ubatch=options.ubatch,
+        slots=options.slots,
+        ctx=options.ctx,
+        swa_full=options.swa_full,
+        draft=options.draft,
+    )
+    told = ServerSpec(
+        slots=options.slots,
+        ctx=options.ctx,
+        kv_unified=options.kv_unified,
+        draft=options.draft,
+    )
+    design = design_of(deployment, told)
     try:
-        return _design(options)
+        design = _as_told(design, options)
     except ValueError as why:
         raise UserError(f"a server of that kind cannot be: {why}") from None
+    return replace(deployment, slots=design.parallel, ctx=design.ctx), design
 
 
-def _design(options: MockOptions) -> BoxDesign:
-    drafts = typical_speculation(options.draft) if options.draft else None
-    ctx, slots, room = options.ctx_per_slot, options.slots, options.room_tokens
-    if options.dialect == "vllm":
-        return BoxDesign("paged", ctx, slots, pool_tokens=room, speculation=drafts)
-    if options.dialect == "sglang":
-        return BoxDesign(
-            "paged",
-            ctx,
-            slots,
-            pool_tokens=room,
-            page_tokens=1,
-            mixed=False,
-            speculation=drafts,
-        )
-    if options.dialect == "mlx":
-        chunk = MLX_CHUNK_TOKENS
-        return BoxDesign(
-            "dynamic_batch", ctx, slots, chunk_tokens=chunk, mixed=False, speculation=drafts
-        )
-    if options.kv_unified:
-        return BoxDesign("unified_slots", ctx, slots, pool_tokens=room, speculation=drafts)
-    return BoxDesign("split_slots", ctx, slots, speculation=drafts)
+def room_of(design: BoxDesign) -> int:
+    """Tokens that all sequences can hold together."""
+    return design.pool_tokens or design.parallel * design.ctx
+
+
+def _check(options: MockOptions) -> None:
+    if options.slots < 1 or options.ctx < options.slots:
+        raise UserError(f"{options.slots} slots cannot share a context of {options.ctx} tokens")
+    if options.draft_tokens is not None and not 1 <= options.draft_tokens <= _MOST_DRAFTED_TOKENS:
+        raise UserError(f"--draft-tokens must be 1 to {_MOST_DRAFTED_TOKENS}")
+
+
+def _as_told(design: BoxDesign, options: MockOptions) -> BoxDesign:
+    """What is not the runtime's to say. Raises ValueError."""
+    if options.pool is not None:
+        if design.memory != "paged":
+            raise ValueError(f"--pool is for paged memory (vllm, sglang), not {design.memory}")
+        design = replace(design, pool_tokens=options.pool)
+    if options.max_queue is not None:
+        design = replace(design, max_queue=options.max_queue)
+    if options.draft_tokens is not None:
+        design = replace(design, speculation=typical_speculation(options.draft_tokens))
+    return design

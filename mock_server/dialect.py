@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from mock_server.jobs import Job
 from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
@@ -81,7 +82,9 @@ class Dialect(Protocol):
         """The JSON of an error in a stream."""
         ...
 
-    def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log: ...
+    def log(
+        self, lines: Lines, clock: Callable[[], float], options: MockOptions, design: BoxDesign, /
+    ) -> Log: ...
 
 
 def dumps(value: Any) -> bytes:

@@ -157,7 +157,7 @@ class Front:
         plain = any(isinstance(fault, RequestFault) and fault.plain for fault in faults)
         job = self._job(ask, name, segments, room, request, faults)
         job.cut_tokens = cut_tokens
-        most = self.options.max_queue
+        most = self.service.box.design.max_queue
         if most is not None and self.service.waiting >= most:
             busy = "server busy, please try again.  maximum pending requests exceeded"
             raise RefusedError("failed", busy, status=503)
@@ -179,6 +179,8 @@ class Front:
         answer = self._written(ask, prompt_id(segments), room)
         kept = tuple(segments) if ask.cache_prompt else uncached(segments, name)
         wanted = answer.tokens if answer.ended in ("word", "tool") else ask.tokens
+        if self.service.box.design.counts_answer:  # what was not asked for is no reason to refuse
+            wanted = max(1, min(wanted, room))
         return Job(
             id=name,
             segments=kept,

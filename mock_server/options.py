@@ -5,18 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headroom_bench.box import context_per_slot
+from headroom_bench.target import MOCK_BOX
 
-RUNTIMES = {
-    "llamacpp": "llama.cpp",
-    "vllm": "vllm",
-    "ollama": "ollama",
-    "sglang": "sglang",
-    "mlx": "mlx",
-    "openai": "llama.cpp",
-}
-"""Each dialect, and the runtime that speaks it."""
-WITHOUT_SLOTS = ("vllm", "sglang", "mlx")
 MAX_BODY_BYTES = 32 << 20
 """Longest request body."""
 
@@ -26,24 +16,29 @@ class MockOptions:
     """One mock server. Sizes are tokens; seconds are life time (wall time times `time_scale`)."""
 
     dialect: str = "llamacpp"
-    hardware: str = "dgx-spark"
-    model: str = "gpt-oss-20b"
-    quant: str = "MXFP4"
-    runtime: str = "llama.cpp"
+    hardware: str = str(MOCK_BOX.hardware)
+    model: str = str(MOCK_BOX.model)
+    quant: str = str(MOCK_BOX.quant)
+    runtime: str | None = None
+    """None: the one that speaks the dialect."""
     backend: str | None = None
     """None: what the runtime uses on that hardware."""
-    slots: int = 4
-    ctx: int = 32768
+    slots: int = MOCK_BOX.slots or 1
+    ctx: int = MOCK_BOX.ctx or 1
     """Context of the whole server, split over the slots; of each sequence where there are no slots
     (vllm, sglang, mlx), or all share one memory (`kv_unified`)."""
     pool: int | None = None
-    """vllm, sglang: tokens of the memory that all sequences share; None: enough for all at once."""
+    """vllm, sglang: tokens of the memory that all sequences share; None: what the weights leave of
+    the box's memory."""
     kv_unified: bool = False
     """llamacpp: the slots share one memory, which kills every request when it is full."""
-    draft: int = 0
-    """Tokens drafted a pass (speculative decoding)."""
+    draft: str | None = None
+    """What drafts tokens: `mtp`, or the name of a model."""
+    draft_tokens: int | None = None
+    """Drafted a pass; None: as many as the runtime does. Without `draft` they are looked up in the
+    text so far, which costs nothing."""
     max_queue: int | None = None
-    """Requests that may wait; others are turned away with 503."""
+    """Requests that may wait; others are turned away with 503. None: as the runtime has it."""
     ubatch: int | None = None
     """Prompt tokens a run over the weights; None: the runtime's default."""
     kv_k: str = "f16"
@@ -86,15 +81,3 @@ class MockOptions:
     @property
     def model_name(self) -> str:
         return self.alias or f"{self.model}-{self.quant}.gguf"
-
-    @property
-    def ctx_per_slot(self) -> int:
-        split = self.dialect not in WITHOUT_SLOTS and not self.kv_unified
-        return context_per_slot(self.ctx, self.slots) if split else self.ctx
-
-    @property
-    def room_tokens(self) -> int:
-        """What all sequences can hold together."""
-        if self.kv_unified:
-            return self.ctx
-        return self.pool or self.slots * self.ctx_per_slot

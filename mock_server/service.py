@@ -17,6 +17,7 @@ from headroom_bench.box import (
     Served,
 )
 from headroom_bench.roofline.pricer import Pricer
+from mock_server.designs import room_of
 from mock_server.jobs import Job, Outcome
 from mock_server.logs import Log
 from mock_server.prompts import content_id
@@ -73,7 +74,7 @@ class Service:
         self.wall = Wall(self.box, time_scale, self._on_events, self._on_cancelled)
         self.slots = design.parallel
         self.ctx_per_slot = design.ctx
-        self.room_tokens = design.pool_tokens or design.parallel * design.ctx
+        self.room_tokens = room_of(design)
         """What all sequences can hold together."""
         self.totals = Totals()
         self.jobs: dict[str, Job] = {}

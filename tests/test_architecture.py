@@ -26,6 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "catalog": set(),
     "roofline": {"catalog"},
     "box": {"roofline.pricer"},
+    "designs": {"box", "roofline", "catalog"},
     "crowd": set(),
     "network": {"catalog"},
     "simulate": {"crowd", "box", "network"},
@@ -35,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "judge": {"results"},
     "report": {"results", "judge"},
     "telemetry": set(),
-    "mock_server": {"box", "roofline", "catalog"},
+    "mock_server": {"box", "roofline", "catalog", "designs"},
 }
 """What a room may import besides itself and the values."""
 ROOMS["experiments"] = set(ROOMS) - {"mock_server"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from headroom_bench.experiments.box_words import in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.shipped import names_in, shipped_dir
 from headroom_bench.target import (
+    MOCK_BOX,
     Target,
     checked_headers,
     load_target,
@@ -102,6 +104,16 @@ def test_a_port_that_nobody_fills() -> None:
 
 def test_the_embedded_mock_needs_no_url() -> None:
     assert read("embedded_mock = true").url == "http://127.0.0.1:{port}"
+
+
+def test_the_embedded_mock_is_a_whole_box_in_llama_cpps_dialect() -> None:
+    target = read("embedded_mock = true")
+    assert target.dialect == "llamacpp"
+    assert target.server == replace(MOCK_BOX, runtime="llama.cpp")
+    other = read('embedded_mock = true\nmodel = "qwen3-8b"\n[server]\ndraft = "qwen3-0.6b"')
+    assert (other.server.model, other.server.draft) == ("qwen3-8b", "qwen3-0.6b")
+    assert with_overrides(other, {}, dialect="vllm").server.runtime == "vllm"
+    assert with_overrides(other, {"runtime": "sglang"}, dialect="vllm").server.runtime == "sglang"
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:

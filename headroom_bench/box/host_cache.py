@@ -8,7 +8,7 @@ quarter stays where it is; what is brought back is parked no more.
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ _Key = tuple[object, ...]
 class HostCache:
     """Room for so many tokens; one text is kept however long it is."""
 
-    __slots__ = ("_by_prefix", "_numbers", "_texts", "limit", "tokens")
+    __slots__ = ("_by_prefix", "_living", "_numbers", "_texts", "limit", "tokens")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -35,6 +35,7 @@ class HostCache:
         self._numbers = count()
         # For every beginning of every text, in whole segments: the shortest such texts first.
         self._by_prefix: dict[_Key, list[tuple[int, int]]] = {}
+        self._living: dict[_Key, int] = {}
 
     def park(self, held: Held) -> int:
         """Keep a copy. Returns the tokens that were copied: 0 where all of it is here already."""
@@ -51,6 +52,7 @@ class HostCache:
         self.tokens += held.valid_tokens
         for key in _prefixes(held.segments):
             heappush(self._by_prefix.setdefault(key, []), (held.valid_tokens, number))
+            self._living[key] = self._living.get(key, 0) + 1
         while self.tokens > self.limit and len(self._texts) > 1:
             self._drop(next(iter(self._texts)))
         return held.valid_tokens
@@ -78,11 +80,8 @@ class HostCache:
             heap = self._by_prefix.get(key)
             if heap is None:
                 continue
-            while heap and heap[0][1] not in self._texts:
+            while heap[0][1] not in self._texts:
                 heappop(heap)
-            if not heap:
-                del self._by_prefix[key]
-                continue
             number = heap[0][1]
             if number not in found:
                 held = self._texts[number]
@@ -90,7 +89,16 @@ class HostCache:
         return list(found.values())
 
     def _drop(self, number: int) -> None:
-        self.tokens -= self._texts.pop(number).valid_tokens
+        held = self._texts.pop(number)
+        self.tokens -= held.valid_tokens
+        for key in _prefixes(held.segments):
+            living = self._living[key] = self._living[key] - 1
+            heap = self._by_prefix[key]
+            if not living:
+                del self._by_prefix[key], self._living[key]
+            elif len(heap) > 2 * living + 8:  # or a server's memory would grow with its life
+                heap[:] = [entry for entry in heap if entry[1] in self._texts]
+                heapify(heap)
 
 
 def _prefixes(segments: tuple[Segment, ...]) -> list[_Key]:

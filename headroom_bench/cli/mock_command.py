@@ -9,4 +9,4 @@ def mock(context: typer.Context) -> int:
     """Serve a virtual box in real time; `headroom-bench mock --help` lists its options."""
     from mock_server.__main__ import main
 
-    return main(context.args) or 0
+    return main(context.args, "headroom-bench mock")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headroom_bench.box import Box, context_per_slot
+from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.box_design import design_of
 from headroom_bench.target import ServerSpec, Target
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.box_design import design_of
 from headroom_bench.roofline.memory import OVERHEAD_GB, kv_gb
 from headroom_bench.target import ServerSpec
 

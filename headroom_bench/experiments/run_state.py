@@ -70,12 +70,10 @@ def deployment_for(state: RunState) -> Deployment | None:
 
 
 def server_told(state: RunState, deployment: Deployment) -> ServerSpec | None:
-    """What is known of the server's settings, what it told of itself first.
-
-    None for the bundled mock: it has the slots and the context, and no cache beyond them.
-    """
+    """What is known of the server's settings, what it told of itself first; None where it was
+    never reached."""
     target, facts = state.options.target, state.facts
-    if target.embedded_mock or facts is None:
+    if facts is None:
         return None
     server = replace(target.server, slots=facts.slots or target.server.slots)
     if facts.ctx_per_slot is None:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headroom_bench.errors import UserError
 from headroom_bench.live.access import tls_context
 from headroom_bench.live.fetch import model_file
 from headroom_bench.live.lifecycle import ManagedServer, fill, free_port
@@ -77,10 +76,9 @@ def _mock_start(target: Target, time_scale: float) -> StartSpec:
         "--ubatch": server.ubatch,
         "--kv-k": server.kv_k,
         "--kv-v": server.kv_v,
+        "--draft": server.draft,
         "--time-scale": f"{time_scale:g}",
     }
-    if server.draft:
-        raise UserError("a target's draft cannot be handed to the bundled mock server yet")
     command = [sys.executable, "-m", "mock_server", "--host", "{host}", "--port", "{port}"]
     for option, value in options.items():
         if value is not None:

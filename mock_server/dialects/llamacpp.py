@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from mock_server import asks
 from mock_server.dialects import llamacpp_state as state
 from mock_server.dialects.llamacpp_ask import parse_ask
@@ -106,10 +107,10 @@ class LlamaCpp:
     def stream_error(self, message: str) -> Any:
         return {"error": {"code": 500, "message": message, "type": "server_error"}}
 
-    def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions) -> LlamaCppLog:
-        name, slots = options.model_name, options.slots
-        ctx, unified = options.ctx_per_slot, options.kv_unified
-        return LlamaCppLog(lines, clock, self._build, name, slots, ctx, unified)
+    def log(
+        self, lines: Lines, clock: Callable[[], float], options: MockOptions, design: BoxDesign, /
+    ) -> LlamaCppLog:
+        return LlamaCppLog(lines, clock, self._build, options.model_name, design)
 
     # --- generation ---------------------------------------------------------------------------
 

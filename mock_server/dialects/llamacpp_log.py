@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headroom_bench.box import BoxDesign
 from mock_server.dialects.llamacpp_builds import Build
 from mock_server.jobs import Job
 from mock_server.logs import Lines, Log
@@ -23,17 +24,15 @@ class LlamaCppLog(Log):
         clock: Callable[[], float],
         build: Build,
         model_file: str,
-        slots: int,
-        ctx_per_slot: int,
-        kv_unified: bool = False,
+        design: BoxDesign,
     ) -> None:
         super().__init__(lines, clock)
         self._build = build
         self._old = build.journal == "J4"
         self._model_file = model_file
-        self._slots = slots
-        self._ctx = ctx_per_slot
-        self._unified = kv_unified
+        self._slots = design.parallel
+        self._ctx = design.ctx
+        self._unified = design.memory == "unified_slots"
 
     # --- the server ---------------------------------------------------------------------------
 

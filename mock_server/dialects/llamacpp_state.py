@@ -61,7 +61,7 @@ def props(front: Front, build: Build) -> dict[str, Any]:
             "params": short_settings(default_settings()),
             "n_ctx": front.service.ctx_per_slot,
         },
-        "total_slots": options.slots,
+        "total_slots": front.service.slots,
         "model_alias": name,
         "model_ftype": front.facts.quant,
         "model_path": name,
@@ -92,7 +92,7 @@ def slot(front: Front, view: SlotView) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": view.index,
         "n_ctx": front.service.ctx_per_slot,
-        "speculative": front.options.draft > 0,
+        "speculative": front.service.box.design.speculation is not None,
         "is_processing": view.request_id is not None,
     }
     job = front.service.jobs.get(view.request_id or "")

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from mock_server.answers import Piece
 from mock_server.asks import Ask
 from mock_server.dialect import dumps
@@ -105,7 +106,9 @@ class Mlx(OpenAi):
         ask = super().asked(body, name, tools=tools)
         return replace(ask, progress=ask.stream, alone=body.get("seed") is not None)
 
-    def log(self, lines: Lines, clock: Callable[[], float], _: MockOptions, /) -> Log:
+    def log(
+        self, lines: Lines, clock: Callable[[], float], _: MockOptions, __: BoxDesign, /
+    ) -> Log:
         return MlxLog(lines, clock)
 
     async def _health(self, request: web.Request) -> web.StreamResponse:

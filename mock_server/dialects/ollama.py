@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
 from mock_server.dialects.ollama_cut import Cut, fit
@@ -68,9 +69,10 @@ class Ollama(OpenAi):
     def stream_error(self, message: str) -> Any:
         return {"error": message}
 
-    def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> OllamaLog:
-        name, slots = options.model_name, options.slots
-        return OllamaLog(lines, clock, name, slots, options.ctx_per_slot)
+    def log(
+        self, lines: Lines, clock: Callable[[], float], options: MockOptions, design: BoxDesign, /
+    ) -> OllamaLog:
+        return OllamaLog(lines, clock, options.model_name, design)
 
     # --- generation ---------------------------------------------------------------------------
 

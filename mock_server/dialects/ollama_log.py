@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from headroom_bench.box import BoxDesign
 from mock_server.dialects.llamacpp_builds import BUILDS
 from mock_server.dialects.llamacpp_log import LlamaCppLog
 from mock_server.logs import Lines
@@ -20,11 +21,10 @@ class OllamaLog(LlamaCppLog):
         lines: Lines,
         clock: Callable[[], float],
         model_file: str,
-        slots: int,
-        ctx_per_slot: int,
+        design: BoxDesign,
     ) -> None:
         build = replace(BUILDS["J8"], prefix_shown=False)
-        super().__init__(lines, clock, build, model_file, slots, ctx_per_slot)
+        super().__init__(lines, clock, build, model_file, design)
 
     def ready(self, url: str) -> None:
         super().ready("http://127.0.0.1:0")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, Ask
 from mock_server.dialects.openai_events import ChatVoice, CompletionVoice
@@ -113,7 +114,9 @@ class OpenAi:
     def stream_error(self, message: str) -> Any:
         return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
-    def log(self, lines: Lines, clock: Callable[[], float], _: MockOptions, /) -> Log:
+    def log(
+        self, lines: Lines, clock: Callable[[], float], _: MockOptions, __: BoxDesign, /
+    ) -> Log:
         return Log(lines, clock)
 
     # --- routes -------------------------------------------------------------------------------

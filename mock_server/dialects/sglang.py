@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
+from mock_server.designs import room_of
 from mock_server.dialect import dumps
 from mock_server.dialects.openai import OpenAi
 from mock_server.dialects.openai_events import ChatVoice, finish_reason, usage
@@ -101,8 +103,10 @@ class Sglang(OpenAi):
         told = {"object": "error", "message": message, "type": "InternalServerError"}
         return {"error": told | {"param": None, "code": 500}}
 
-    def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log:
-        return SglangLog(lines, clock, options.room_tokens)
+    def log(
+        self, lines: Lines, clock: Callable[[], float], _: MockOptions, design: BoxDesign, /
+    ) -> Log:
+        return SglangLog(lines, clock, room_of(design))
 
     async def _health(self, _: web.Request) -> web.StreamResponse:
         return web.Response()
@@ -116,7 +120,7 @@ class Sglang(OpenAi):
         front = self._front
         told: dict[str, Any] = {"model_path": front.model, "served_model_name": front.model}
         told |= {"context_length": front.service.ctx_per_slot, "version": "0.5.23"}
-        told["max_running_requests"] = front.options.slots
+        told["max_running_requests"] = front.service.slots
         tokens = front.service.room_tokens
         return self._front.json(request, told | {"max_total_num_tokens": tokens})
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
+from headroom_bench.box import BoxDesign
 from headroom_bench.segments import Segment, total_tokens
 from mock_server import asks
 from mock_server.asks import ENDLESS_TOKENS, Ask
+from mock_server.designs import room_of
 from mock_server.dialects.openai import OpenAi
 from mock_server.dialects.vllm_events import VllmChat, VllmCompletion
 from mock_server.dialects.vllm_log import VllmLog
@@ -109,8 +111,10 @@ class Vllm(OpenAi):
     def stream_error(self, message: str) -> Any:
         return _error(message, "InternalServerError", None, 500)
 
-    def log(self, lines: Lines, clock: Callable[[], float], options: MockOptions, /) -> Log:
-        return VllmLog(lines, clock, options.room_tokens)
+    def log(
+        self, lines: Lines, clock: Callable[[], float], _: MockOptions, design: BoxDesign, /
+    ) -> Log:
+        return VllmLog(lines, clock, room_of(design))
 
     # --- generation ---------------------------------------------------------------------------
 

@@ -113,7 +113,8 @@ async def test_an_answer_sent_back_is_found_in_the_slot() -> None:
 
 
 async def test_shared_beginnings_are_found_in_blocks() -> None:
-    async with running(slots=1) as url, aiohttp.ClientSession() as session:
+    whole = {"model": "qwen3-8b", "quant": "Q4_K_M"}  # every layer sees everything
+    async with running(slots=1, **whole) as url, aiohttp.ClientSession() as session:
         shared = " ".join(["word"] * 100)
         await stream(session, url, chat(shared + " first"))
         told = await stream(session, url, chat(shared + " second"))
@@ -274,7 +275,7 @@ def test_wrong_flags_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) ->
     for wrong in (["--nope"], ["--slots", "x"], ["--ctx", "many"], ["--fault", "cutt"]):
         assert main(wrong) == 2
         told = capsys.readouterr().err
-        assert told.startswith("mock_server: ")
+        assert told.startswith("python -m mock_server: ")
         assert told.count("\n") == 1
 
 

@@ -12,8 +12,8 @@ import pydantic
 import pytest
 from mock_tools import Flat, chat, events, running
 
+from headroom_bench.target import DIALECTS
 from mock_server.asks import parse_messages
-from mock_server.options import RUNTIMES
 from mock_server.prompts import render
 from mock_server.tokens import count
 from mock_server.tool_calls import choose_call
@@ -44,7 +44,7 @@ TOOLS: Any = [
 FORMS = {"plan": Trip, "find": Place}
 
 
-@pytest.mark.parametrize("dialect", RUNTIMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_the_official_client_asks_and_streams(dialect: str) -> None:
     asked: dict[str, Any] = {"model": "m", "messages": MESSAGES, "max_tokens": 12}
     streamed = asked | {"stream": True, "stream_options": {"include_usage": True}}
@@ -83,7 +83,7 @@ async def test_the_official_client_asks_and_streams(dialect: str) -> None:
     assert count(text.choices[0].text) == 7
 
 
-@pytest.mark.parametrize("dialect", RUNTIMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_tools_are_called_with_arguments_that_their_schema_accepts(dialect: str) -> None:
     async with running(Flat(0.0005), dialect=dialect, alias="m") as url:
         client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none")

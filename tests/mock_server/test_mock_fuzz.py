@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mock_tools import Flat, chat, events, running
 
-from mock_server.options import RUNTIMES
+from headroom_bench.target import DIALECTS
 
 CHAT = "/v1/chat/completions"
 ROUTES = {
@@ -105,7 +105,7 @@ async def _session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession()
 
 
-@pytest.mark.parametrize("dialect", RUNTIMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_whatever_is_sent_is_answered_in_json(dialect: str) -> None:
     async def one(route: str, body: bytes) -> None:
         async with session.post(url + route, data=body) as answer:
@@ -130,7 +130,7 @@ def test_whatever_is_sent_is_answered_in_json(dialect: str) -> None:
                 loop.run_until_complete(one(route, hard))
 
 
-@pytest.mark.parametrize("dialect", RUNTIMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_unknown_routes_wrong_methods_and_slow_senders(dialect: str) -> None:
     async with running(dialect=dialect) as url, aiohttp.ClientSession() as session:
         for method, path in (("GET", "/nope"), ("POST", "/v1/nope"), ("GET", CHAT), ("PUT", CHAT)):
@@ -150,7 +150,7 @@ async def test_unknown_routes_wrong_methods_and_slow_senders(dialect: str) -> No
         broken.close()
 
 
-@pytest.mark.parametrize("dialect", RUNTIMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_wrong_key_and_a_big_body_are_refused(dialect: str) -> None:
     async with (
         running(dialect=dialect, api_key="secret") as url,

@@ -166,7 +166,7 @@ async def test_progress_looks_recorded() -> None:
 
 async def test_drafts_look_recorded() -> None:
     name = "chat_stream_spec_draft"
-    async with running(slots=1, draft=4) as url:
+    async with running(slots=1, draft_tokens=4) as url:
         _, _, writes = await replay(url, name)
     ours, theirs = events(b"".join(writes)), events(recorded(name).body)
     assert shape(ours[-2]) == shape(theirs[-2])
@@ -254,7 +254,7 @@ async def test_drafts_are_counted_as_recorded() -> None:
         lines = (line.split() for line in text.splitlines() if line.startswith("llamacpp:"))
         return {line[0]: line[1] for line in lines}
 
-    async with running(metrics=True, draft=4, slots=1) as url:
+    async with running(metrics=True, draft_tokens=4, slots=1) as url:
         _, _, writes = await replay(url, "chat_stream_spec_draft")
         _, _, body = await replay(url, "metrics_after")
     ours = values(b"".join(body).decode())

@@ -111,7 +111,7 @@ async def test_headers_wait_for_the_first_token_in_the_oldest_build() -> None:
 
 async def test_draft_acceptance_is_journalled(tmp_path: Path) -> None:
     log = tmp_path / "journal.log"
-    await burst(log, 3, draft=4)
+    await burst(log, 3, draft_tokens=4)
     told = records_of(log.read_text())
     assert all(record.draft_tokens for record in told)
     real = (CAPTURES / "llamacpp/b11549/journal/spec-draft-simple-lv4.log").read_text()

@@ -124,6 +124,7 @@ async def test_preempted_sequences_go_on_where_they_were() -> None:
 async def test_memory_stays_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mock_server.truth.KEPT_REQUESTS", 50)
     monkeypatch.setattr("mock_server.prompts._KEPT_SEGMENTS", 50)
+    monkeypatch.setattr("headroom_bench.designs.MIB", 2**6)  # what --cache-ram counts by
     async with running(Flat(0.00001), slots=4) as url, aiohttp.ClientSession() as session:
 
         async def ask(count: int) -> int:

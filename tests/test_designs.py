@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headroom_bench.catalog.runtime import runtimes
+from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.box_design import design_of
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.target import ServerSpec
 

@@ -1,4 +1,5 @@
-"""What a runtime does by default, as a design of the virtual box.
+"""What a runtime does by default, as a design of the virtual box: for predictions and for the mock
+server alike.
 
 Numbers are the catalogue's where it has them (`catalog/data/runtimes.json`, with their sources);
 rules that depend on the box's memory are written out here as the same entries tell them.
@@ -31,32 +32,30 @@ SGLANG_STATIC_SHARE = 0.85
 
 
 def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDesign:
-    """How the deployment's runtime serves. `server`: what is told of its settings.
-
-    Without it no more is known than the deployment's own slots and context, as of the bundled mock,
-    which parks nothing in host memory and cuts caches back to any token.
+    """How the deployment's runtime serves. `server`: what is told of its settings; without it no
+    more is known than the deployment's own slots and context.
 
     Raises UserError where the memory holds no sequence of the context asked for.
     """
-    design = _without_drafts(deployment, server)
+    told = server or _told_by(deployment)
+    kind = _kind(deployment.runtime.design, told)
+    if kind == "paged":
+        design = _paged(deployment, told)
+    elif kind == "dynamic_batch":
+        design = _dynamic(deployment, told)
+    else:
+        design = _slots(deployment, told, kind)
     if deployment.drafter is None:
         return design
     drafted = _number(deployment.runtime.defaults, "spec_draft_n_max", DRAFTED_TOKENS)
     return replace(design, speculation=typical_speculation(drafted))
 
 
-def _without_drafts(deployment: Deployment, server: ServerSpec | None) -> BoxDesign:
-    told = server or ServerSpec(slots=deployment.slots)
-    kind = _kind(deployment.runtime.design, told)
-    if server is None:
-        each = deployment.ctx * (deployment.slots if kind == "split_slots" else 1)
-        told = replace(told, ctx=each)
-    if kind == "paged":
-        return _paged(deployment, told)
-    if kind == "dynamic_batch":
-        return _dynamic(deployment, told)
-    design = _slots(deployment, told, kind)
-    return design if server else replace(design, host_tokens=0, rewind="any")
+def _told_by(deployment: Deployment) -> ServerSpec:
+    """As if the server had been started with the deployment's slots and context."""
+    told = ServerSpec(slots=deployment.slots)
+    split = _kind(deployment.runtime.design, told) == "split_slots"
+    return replace(told, ctx=deployment.ctx * (deployment.slots if split else 1))
 
 
 def _kind(default: str, told: ServerSpec) -> MemoryKind:
@@ -74,10 +73,8 @@ def _slots(deployment: Deployment, told: ServerSpec, kind: MemoryKind) -> BoxDes
     parallel = told.slots or _number(defaults, "num_parallel", 4)
     if told.ctx is None:
         ctx = _default_ctx(deployment, parallel)
-    elif kind == "unified_slots" or ollama:  # Ollama: num_ctx is each slot's own
-        ctx = told.ctx if kind == "unified_slots" else context_per_slot(told.ctx, parallel)
     else:
-        ctx = context_per_slot(told.ctx, parallel)
+        ctx = told.ctx if kind == "unified_slots" else context_per_slot(told.ctx, parallel)
     batch = _ollama_batch(ctx) if ollama else _number(defaults, "batch", 2048)
     cache_bytes = _number(defaults, "cache_ram_mib", 8192) * MIB
     return BoxDesign(
