@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import itertools
 import json
 import multiprocessing
 import os
@@ -98,6 +99,7 @@ class Pacer:
         self.queue: deque[Stream] = deque()
         self.asked: dict[socket.socket, bytes] = {}
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.listener.setblocking(False)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.selector.register(pipe, selectors.EVENT_READ)
@@ -128,11 +130,7 @@ class Pacer:
         begun = []
         for key, _ in self.selector.select(0 if self.queue else 0.001):
             if key.fileobj is self.listener:
-                connection, _ = self.listener.accept()
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.setblocking(False)
-                self.asked[connection] = b""
-                self.selector.register(connection, selectors.EVENT_READ)
+                self.accept()
             elif key.fileobj is self.pipe:
                 if self.pipe.recv() == "stop":
                     return False
@@ -143,6 +141,15 @@ class Pacer:
         if begun:
             self.queue = deque(sorted([*self.queue, *begun]))
         return True
+
+    def accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection, _ = self.listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setblocking(False)
+                self.asked[connection] = b""
+                self.selector.register(connection, selectors.EVENT_READ)
 
     def read(self, connection: socket.socket) -> list[Stream]:
         try:
@@ -180,7 +187,21 @@ def pin(core: int | None) -> None:
 # --- the clients --------------------------------------------------------------------------------
 
 
-async def with_ours(port: int, names: list[str], seen: Stamps) -> None:
+Begin = Callable[[], Awaitable[None]]
+"""Awaited by each stream before it asks, so that they need not all ask at one instant."""
+
+
+def ramp(streams: int, seconds: float) -> Begin:
+    """Streams that begin one after the other."""
+    turns = itertools.count()
+
+    async def begin() -> None:
+        await asyncio.sleep(seconds * next(turns) / streams)
+
+    return begin
+
+
+async def with_ours(port: int, names: list[str], seen: Stamps, begin: Begin) -> None:
     """Wire, reading, record, and the sink's JSON, as in a run."""
     clock, lag = RunClock(), LagWatch()
 
@@ -209,13 +230,19 @@ async def with_ours(port: int, names: list[str], seen: Stamps) -> None:
     lag.start()
     ask = (Segment("ask", "user", "prose", "x", 1),)
     asked = [Request(name, name, "p", n, 0, 0, ask, 10) for n, name in enumerate(names)]
-    await asyncio.gather(*(world.ask(request) for request in asked))
-    lag.stop()
+
+    async def one(request: Request) -> None:
+        await begin()
+        await world.ask(request)
+
+    await asyncio.gather(*map(one, asked))
+    print(f"  own loop at most {lag.stop().lag_max_ms:.1f} ms late")
     wire.close()
 
 
-async def with_aiohttp(port: int, names: list[str], seen: Stamps) -> None:
+async def with_aiohttp(port: int, names: list[str], seen: Stamps, begin: Begin) -> None:
     async def one(session: aiohttp.ClientSession, name: str) -> None:
+        await begin()
         stamps = seen[name] = [time.perf_counter_ns()]
         async with session.post(
             f"http://127.0.0.1:{port}/", data=json.dumps({"user": name})
@@ -235,8 +262,9 @@ async def with_aiohttp(port: int, names: list[str], seen: Stamps) -> None:
         await asyncio.gather(*(one(session, name) for name in names))
 
 
-async def with_httpx(port: int, names: list[str], seen: Stamps) -> None:
+async def with_httpx(port: int, names: list[str], seen: Stamps, begin: Begin) -> None:
     async def one(client: httpx.AsyncClient, name: str) -> None:
+        await begin()
         stamps = seen[name] = [time.perf_counter_ns()]
         body = json.dumps({"user": name})
         async with client.stream("POST", f"http://127.0.0.1:{port}/", content=body) as got:
@@ -252,7 +280,7 @@ async def with_httpx(port: int, names: list[str], seen: Stamps) -> None:
         await asyncio.gather(*(one(client, name) for name in names))
 
 
-Client = Callable[[int, list[str], Stamps], Awaitable[None]]
+Client = Callable[[int, list[str], Stamps, Begin], Awaitable[None]]
 CLIENTS: dict[str, tuple[Client, bool]] = {
     "ours": (with_ours, True),
     "aiohttp": (with_aiohttp, False),
@@ -283,7 +311,7 @@ def at(values: list[float], q: float) -> float:
 
 
 def run_client(
-    name: str, port: int, streams: int, core: int | None, pipe: Connection
+    name: str, port: int, streams: int, ramp_s: float, core: int | None, pipe: Connection
 ) -> tuple[float, Stamps, Stamps]:
     """CPU seconds, what the client saw, and the truth."""
     pin(core)
@@ -295,7 +323,7 @@ def run_client(
     before = time.process_time()
     client, fast = CLIENTS[name]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop if fast else None) as runner:
-        runner.run(client(port, names, seen))  # type: ignore[arg-type]
+        runner.run(client(port, names, seen, ramp(streams, ramp_s)))  # type: ignore[arg-type]
     spent = time.process_time() - before
     gc.enable()
     pipe.send("truth")
@@ -307,6 +335,7 @@ def main() -> None:
     parser.add_argument("--streams", default="500")
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--ramp", type=float, default=1.0, help="0: all ask at one instant")
     parser.add_argument("--clients", default=",".join(CLIENTS))
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -323,7 +352,9 @@ def main() -> None:
                 target=serve, args=(theirs, server_core, options.rate, events), daemon=True
             )
             process.start()
-            spent, seen, truth = run_client(name, ours.recv(), streams, client_core, ours)
+            spent, seen, truth = run_client(
+                name, ours.recv(), streams, options.ramp, client_core, ours
+            )
             ours.send("stop")
             process.join(5)
             ttft, gaps, missed = errors_ms(seen, truth)

@@ -27,8 +27,19 @@ _KEEP_ALIVE_MARGIN_S = 1.0
 close on the way, and could not be told from one that was processed."""
 
 
-_LONGEST_SIZE = 10
-"""Hexadecimal digits of a chunk's size, and its line end, within which we look for it."""
+def _chunk_heads(up_to: int) -> list[bytes]:
+    """The size line of the chunk that fills a read of so many bytes (RFC 9112 §7.1); empty where
+    no chunk does. The last, empty chunk is not among them."""
+    heads = [b""] * up_to
+    for size in range(1, up_to):
+        head = b"%x\r\n" % size
+        read = len(head) + size + len(b"\r\n")
+        if read < up_to:
+            heads[read] = head
+    return heads
+
+
+_HEADS = _chunk_heads(2048)
 
 
 class _HttpIntake(Intake):
@@ -115,8 +126,14 @@ class _Connection(asyncio.Protocol):
         if not intake.take_raw(len(data)):
             return
         # Nearly every read of a stream is one whole chunk; the parser need not see it.
-        if intake.between_chunks and (piece := _one_chunk(data)):
-            intake.on_body(piece)
+        if (
+            intake.between_chunks
+            and len(data) < len(_HEADS)
+            and (head := _HEADS[len(data)])
+            and data.startswith(head)
+            and data.endswith(b"\r\n")
+        ):
+            intake.on_body(data[len(head) : -2])
             return
         try:
             intake.parser.feed_data(data)
@@ -155,16 +172,6 @@ class _Connection(asyncio.Protocol):
         if match is not None:
             idle_s = max(0.0, int(match[1]) - _KEEP_ALIVE_MARGIN_S)
             self._expires_ns = monotonic_ns() + round(idle_s * 1e9)
-
-
-def _one_chunk(data: bytes) -> bytes | None:
-    """What one whole chunk holds (RFC 9112 §7.1); None for anything that is not plainly one, and
-    for the last, empty one."""
-    start = data.find(b"\r\n", 0, _LONGEST_SIZE) + 2
-    size = len(data) - start - 2
-    if size > 0 and data.startswith(b"%x\r\n" % size) and data.endswith(b"\r\n"):
-        return data[start:-2]
-    return None
 
 
 def connect_problem(why: OSError) -> str:

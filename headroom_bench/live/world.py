@@ -17,7 +17,7 @@ from headroom_bench.live.exchange import Exchange, Transport
 from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.measured import fill_from_wire, suspicion, to_answer
 from headroom_bench.live.reading import Reading, read_stream
-from headroom_bench.live.renderer import Renderer
+from headroom_bench.live.renderer import Prompt, Renderer
 from headroom_bench.records import RequestRecord
 
 PARSE_SLICE_NS = 500_000
@@ -95,6 +95,9 @@ class LiveWorld:
         self._pacing: set[asyncio.Task[None]] = set()
         self._sleepers: set[asyncio.Future[None]] = set()
         self._writing: dict[tuple[str, int], Future[None]] = {}
+        self._reading = asyncio.Lock()
+        """One answer is read at a time: many that end together would each take their slice in one
+        turn of the event loop, while those that still stream wait for their stamps."""
         self._stopping = False
         self._asked = 0
         self.in_flight = 0
@@ -156,6 +159,16 @@ class LiveWorld:
             exchange = await self._exchange(request, body)
         finally:
             self.in_flight -= 1
+        async with self._reading:
+            await self._take_down(request, prompt, exchange, record)
+        if exchange.ended == "interrupted":
+            raise Stopped
+        return to_answer(request, record)
+
+    async def _take_down(
+        self, request: Request, prompt: Prompt, exchange: Exchange, record: RequestRecord
+    ) -> None:
+        """Reads an answer, completes its record, and hands it to whoever keeps or shows it."""
         reading = await _parse(exchange)
         times = fill_from_wire(record, request, exchange, reading, self._clock)
         self._judge_ourselves(record, exchange)
@@ -165,9 +178,6 @@ class LiveWorld:
         self._writing[request.persona, request.user] = self._sink.append(record, times)
         for observer in self._observers:
             observer.on_record(record, times)
-        if exchange.ended == "interrupted":
-            raise Stopped
-        return to_answer(request, record)
 
     async def _paced(self, pace: Pacing) -> None:
         """Waits for its turn; the end of the run ends the wait."""

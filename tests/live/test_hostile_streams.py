@@ -13,9 +13,10 @@ from headroom_bench.live.reading import Reading, read_stream
 
 
 def exchange(pieces: Sequence[bytes], **headers: str) -> Exchange:
-    chunks = list(enumerate(pieces, start=1))
     told = {"content-type": "text/event-stream", **headers}
-    return Exchange(status=200, headers=told, headers_ns=1, chunks=chunks, ended="too_large")
+    found = Exchange(status=200, headers=told, headers_ns=1, ended="too_large")
+    found.pieces, found.stamps_ns = list(pieces), list(range(1, len(pieces) + 1))
+    return found
 
 
 def read(pieces: Sequence[bytes], **headers: str) -> tuple[Reading, int]:
