@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from headroom_bench.catalog import Model, Quant, Stored
 
 _Q6_K_BPW = 6.5625
+_K_BLOCK = 256
+"""Weights of one block of a K- or I-quant: matrices of other row lengths cannot be stored so."""
+_SHORT_BLOCKS = ((6.5625, 8.5), (5.5, 6.0), (4.5, 5.5), (0.0, 4.5))
+"""Bits of such a block, and of the short one that llama.cpp takes instead (llama-quant.cpp):
+Q8_0 for Q6_K, Q5_1 for Q5_K, Q5_0 for Q4_K, IQ4_NL for what is smaller."""
+_WITH_K_BLOCKS = ("k-quant", "i-quant", "unsloth dynamic mix")
 _Q8_0_BPW = 8.5
 _MXFP4_BPW = 4.25
 _F32_BPW = 32.0
@@ -51,11 +57,12 @@ class WeightBytes:
 def role_bits(model: Model, quant: Quant) -> RoleBits:
     """Widths by role.
 
-    From `Quant.covers`. Three rules of llama.cpp's files come on top, confirmed by published file
-    sizes: plain 4- and 5-bit files keep the output matrix at Q6_K (Q8_0 where the width is no
-    multiple of 256; Llama 2 7B at Q4_0 has 4.54 bits a weight, SmolLM2-135M at Q4_1 96.6 MB);
-    routers stay at 32 bits (the Tuning article's Gemma 4 file); gpt-oss keeps its published MXFP4
-    experts whatever the rest is stored in (the 120B: 59.02 GiB with Q8_0, 60.87 with 16 bits).
+    From `Quant.covers`. Four rules of llama.cpp's files come on top, confirmed by published file
+    sizes: matrices whose rows K-blocks do not fill take short ones (`_ragged`); plain 4- and 5-bit
+    files keep the output matrix at Q6_K (Q8_0 where the width is no multiple of 256; Llama 2 7B at
+    Q4_0 has 4.54 bits a weight, SmolLM2-135M at Q4_1 96.6 MB); routers stay at 32 bits (the Tuning
+    article's Gemma 4 file); gpt-oss keeps its published MXFP4 experts whatever the rest is stored
+    in (the 120B: 59.02 GiB with Q8_0, 60.87 with 16 bits).
     """
     width = quant.bits_per_weight
     tables = head = attention = body = experts = router = width
@@ -68,11 +75,35 @@ def role_bits(model: Model, quant: Quant) -> RoleBits:
         tables = head if model.tied_embeddings else tables
     if quant.format == "gguf":
         router = _F32_BPW
+    if quant.kind in _WITH_K_BLOCKS and width < _Q8_0_BPW:
+        experts, attention, body = _ragged(model, quant, width)
     if model.native_quant.get("experts") == "MXFP4":
         experts = _MXFP4_BPW
     hybrid = model.linear_attention is not None
     attention = (quant.hybrid_attention_bpw if hybrid else quant.attention_bpw) or attention
     return RoleBits(tables, head, attention, body, experts, router)
+
+
+def _ragged(model: Model, quant: Quant, width: float) -> tuple[float, float, float]:
+    """Widths of experts, attention and the rest of the body with short blocks where rows need them.
+
+    GLM-4.5-Air's experts are 1408 wide: 5.5 blocks. Its UD-Q4_K_XL file has 5.47 bits a weight
+    where others have 4.75, UD-Q6_K_XL 7.60 for 6.9; Gemma 4 26B-A4B (704 wide) 5.41.
+    """
+    inner = next(short for block, short in _SHORT_BLOCKS if width >= block)
+    mixed = quant.kind == "unsloth dynamic mix" or quant.name.endswith("_M")
+    # Mixed files keep half of the down projections in the next class, Q6_K.
+    outer = (inner + 8.5) / 2 if mixed and 4.5 <= width < _Q6_K_BPW else inner
+
+    def ffn(into: int, through: int) -> float:
+        ins = 2 if model.ffn_gated else 1
+        wide = ins * (inner if into % _K_BLOCK else width)
+        return (wide + (outer if through % _K_BLOCK else width)) / (ins + 1)
+
+    moe, hidden = model.moe, model.hidden_size
+    experts = ffn(moe.latent_size or hidden, moe.moe_intermediate) if moe else width
+    attention = inner if hidden % _K_BLOCK else width
+    return experts, attention, ffn(hidden, model.ffn_intermediate or _K_BLOCK)
 
 
 @functools.cache

@@ -72,6 +72,29 @@ def test_formats_that_leave_embeddings_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "quant", "gib"),
+    [
+        # Experts 1408, 704, 1856 and 2688 wide: no multiple of 256 (ky25aug, ky26may, kyr9700).
+        ("GLM-4.5-Air", "UD-Q4_K_XL", 68.01),
+        ("GLM-4.5-Air", "UD-Q6_K_XL", 94.57),
+        ("Gemma 4 26B-A4B", "UD-Q4_K_XL", 15.90),
+        ("Nemotron 3 Nano 30B-A3B", "UD-Q4_K_XL", 21.26),
+        ("Nemotron 3 Super 120B-A12B", "UD-Q4_K_XL", 78.02),
+        # 768 wide: three blocks, nothing changes (ky25aug).
+        ("Qwen3 30B-A3B", "UD-Q4_K_XL", 16.49),
+    ],
+)
+def test_rows_that_k_blocks_do_not_fill_take_short_blocks(
+    model: str, quant: str, gib: float
+) -> None:
+    stored = weight_bytes(find_model(model), find_quant(quant))
+    assert stored.total / GIB == pytest.approx(gib, rel=0.08)
+    whole = find_model(model).params().total * find_quant(quant).bits_per_weight / 8
+    if gib != 16.49:
+        assert stored.total > 1.05 * whole
+
+
+@pytest.mark.parametrize(
     ("model", "read_gb"),
     [
         # nvidia--*-NVFP4_hf_quant_config.json. Gemma 4 31B: 8.5 B in attention and the output
