@@ -87,7 +87,7 @@ def predict(question: Question) -> dict[str, Any]:
     read = read_prompt(roofline, prompt, 0)
     first_s = read.seconds if served == 1 else _first_token_s(roofline, prompt, batch)
     span = decode_range(roofline, batch, drafted=bool(question.draft_tokens))
-    read_span = prefill_range(deployment)
+    read_span = prefill_range(roofline, Batch(0, 0, 0, 0, (Chunk(prompt, 0),)))
     return {
         "hardware": deployment.hardware.name,
         "model": deployment.model.name,
@@ -99,8 +99,8 @@ def predict(question: Question) -> dict[str, Any]:
             "tok_s": read.tokens / read.seconds,
             "bound": read.bound,
             "prompt_tokens": prompt,
-            "low": read.tokens / read.seconds / read_span.factor,
-            "high": read.tokens / read.seconds * read_span.factor,
+            "low": read.tokens / read.seconds * read_span.low,
+            "high": read.tokens / read.seconds * read_span.high,
             "confidence": read_span.confidence,
         },
         "ttft_s": first_s,

@@ -18,6 +18,7 @@ from headroom_bench.catalog import (
     find_runtime,
 )
 from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.roofline.calibration import Calibration, calibrated, with_exponent
 from headroom_bench.roofline.constants import (
     BACKENDS,
     Constants,
@@ -57,6 +58,8 @@ class Deployment:
     """Between the boxes."""
     drafter: Deployment | None = None
     """What drafts tokens; the same model means its own prediction head (MTP)."""
+    calibration: Calibration | None = None
+    """Whose constants these are, where the user's own measurements gave them."""
 
     @classmethod
     def named(
@@ -77,6 +80,7 @@ class Deployment:
         boxes: int = 1,
         link: str | None = None,
         draft: str | None = None,
+        calibration: Calibration | None = None,
     ) -> Deployment:
         """A deployment from names of catalogue entries, or paths of files instead of names.
 
@@ -84,7 +88,8 @@ class Deployment:
         needed nor used. `ubatch` and `backend` default to what the runtime uses on that box.
         `build` is a llama.cpp build (b6989), the newest where none is given. `boxes` of them are
         joined by the network `link`, or the box's own link. `draft` is `mtp` or a model's name.
-        Raises `UserError`.
+        `calibration` is used where it is of this box, runtime, backend and model. Raises
+        `UserError`.
         """
         found = find_model(model)
         box, server = find_hardware(hardware), find_runtime(runtime)
@@ -110,6 +115,8 @@ class Deployment:
         for name in ("ubatch", "slots", "ctx", "boxes"):
             if getattr(deployment, name) < 1:
                 raise UserError(f"{name} must be 1 or more, not {getattr(deployment, name)}")
+        if calibration is not None and calibration.serves(deployment):
+            deployment = deployment._calibrated(calibration)
         return deployment._with_drafter(draft) if draft else deployment
 
     def pricer(self) -> Roofline:
@@ -130,6 +137,14 @@ class Deployment:
     def kv(self) -> KvBytes:
         """Cached bytes a token."""
         return kv_bytes(self.model, self.kv_k, self.kv_v, swa_full=self.swa_full)
+
+    def _calibrated(self, calibration: Calibration) -> Deployment:
+        return dataclasses.replace(
+            self,
+            model=with_exponent(self.model, calibration),
+            constants=calibrated(self.constants, calibration),
+            calibration=calibration,
+        )
 
     def _with_drafter(self, draft: str) -> Deployment:
         """The same with a drafter: `mtp`, or a model in the same format beside it."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from headroom_bench.roofline.passes import Roofline
     from headroom_bench.roofline.pricer import Batch
 
+MEASURED, COMMUNITY = "MEASURED", "COMMUNITY"
 INTERPOLATED, ESTIMATED = "INTERPOLATED", "ESTIMATED"
+HELD_SHARE = 0.85
+"""Of measurements, that ranges should hold."""
 
 _OFFLOADED = 0.7
 """Log half-width for weights in host memory: no row constrains it (Methodology page)."""
@@ -33,13 +36,11 @@ class Range:
     low: float
     high: float
     confidence: str
-    """INTERPOLATED: this kind of box was measured with other models; ESTIMATED: it was not."""
+    """MEASURED: the user's own measurements of this model there gave the constants; INTERPOLATED:
+    this kind of box was measured with other models; ESTIMATED: it was not. (COMMUNITY, where others
+    published a row of this very case, is the caller's to say: rows are no business of this room.)
+    """
     reasons: tuple[str, ...] = ()
-
-    @property
-    def factor(self) -> float:
-        """The upper factor, for a range that is as wide in both directions."""
-        return self.high
 
 
 def decode_range(roofline: Roofline, batch: Batch, *, drafted: bool = False) -> Range:
@@ -60,24 +61,32 @@ def decode_range(roofline: Roofline, batch: Batch, *, drafted: bool = False) -> 
     slower, faster = _by_exponent(roofline, batch)
     low = math.exp(-math.hypot(base, slower, *more))
     high = math.exp(math.hypot(base, faster, *more))
-    return Range(low, high, confidence_of(deployment), tuple(reasons))
+    context = batch.kv_tokens / max(batch.decodes, 1)
+    confidence = _confidence(deployment, "bandwidth_efficiency", context, batch.decodes)
+    return Range(low, high, confidence, tuple(reasons))
 
 
-def prefill_range(deployment: Deployment) -> Range:
-    """Around the rate of reading a prompt."""
+def prefill_range(roofline: Roofline, batch: Batch) -> Range:
+    """Around the rate of reading a prompt, which is all that the batch holds."""
+    deployment = roofline.deployment
     spread = deployment.constants.spread
     base = spread.prefill_moe if deployment.model.moe else spread.prefill_dense
     more, reasons = _unmeasured(deployment)
     width = math.exp(math.hypot(base, *more))
-    confidence = confidence_of(deployment, "compute_efficiency")
+    deepest = max((chunk.context_tokens + chunk.tokens for chunk in batch.chunks), default=0)
+    confidence = _confidence(deployment, "compute_efficiency", deepest, 1)
     return Range(1 / width, width, confidence, tuple(reasons))
 
 
-def confidence_of(deployment: Deployment, constant: str = "bandwidth_efficiency") -> str:
-    """The label of a figure that no row of this very deployment measured."""
+def _confidence(deployment: Deployment, constant: str, context_tokens: float, users: int) -> str:
+    """The label of a figure that hangs on a constant, as far as constants decide it."""
+    if deployment.boxes > 1 or deployment.drafter is not None or host_share(deployment).byte_s:
+        return ESTIMATED
+    calibration = deployment.calibration
+    if calibration is not None and calibration.measured(constant, context_tokens, users):
+        return MEASURED
     fitted = getattr(deployment.constants, constant).status == "fitted"
-    plain = deployment.boxes == 1 and deployment.drafter is None
-    return INTERPOLATED if fitted and plain and not host_share(deployment).byte_s else ESTIMATED
+    return INTERPOLATED if fitted else ESTIMATED
 
 
 def _unmeasured(deployment: Deployment) -> tuple[list[float], list[str]]:
