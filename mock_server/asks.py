@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mock_server.answers import call_text
+from mock_server.logprobs import MOST
 from mock_server.refusals import RefusedError
 
 DEFAULT_ANSWER_TOKENS = 256
@@ -45,6 +46,10 @@ class Ask:
     """The server answers it with no other beside it."""
     cache_prompt: bool = True
     progress: bool = False
+    top_logprobs: int | None = None
+    """Alternatives to tell for each token; None: no log-probabilities at all."""
+    ping_s: float | None = None
+    """Silence after which its stream gets a comment, where the asker says."""
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -125,6 +130,28 @@ def one_choice(body: dict[str, Any]) -> None:
         raise RefusedError("value", told, field="n", value=body["n"])
 
 
+def chat_logprobs(body: dict[str, Any], default: int = 0, most: int = MOST) -> int | None:
+    """`logprobs: true` and how many `top_logprobs` (`default`, where it is not said)."""
+    top = whole(body, "top_logprobs")
+    if top is not None and not 0 <= top <= most:
+        told = f"'top_logprobs' must be 0 to {most}"
+        raise RefusedError("value", told, field="top_logprobs", value=top)
+    if flag(body, "logprobs"):
+        return default if top is None else top
+    if top:
+        told = "'top_logprobs' needs 'logprobs' to be true"
+        raise RefusedError("value", told, field="top_logprobs", value=top)
+    return None
+
+
+def completion_logprobs(body: dict[str, Any], key: str = "logprobs") -> int | None:
+    """How many alternatives for each token of a completion."""
+    top = whole(body, key)
+    if top is not None and not 0 <= top <= MOST:
+        raise RefusedError("value", f"'{key}' must be 0 to {MOST}", field=key, value=top)
+    return top
+
+
 def is_greedy(body: dict[str, Any]) -> bool:
     return number(body, "temperature") == 0
 
@@ -162,7 +189,8 @@ def offered_functions(body: dict[str, Any]) -> tuple[tuple[dict[str, Any], ...],
     for tool in _list(body, "tools"):
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            told = f"Missing tool function: {json.dumps(tool)}"
+            told = f"Missing tool function: {json.dumps(tool, separators=(',', ':'))}"
+            told += f"; tools = {json.dumps(body['tools'], indent=2)}"
             raise RefusedError("tools", f"Failed to parse tools: {told}", field="tools")
         functions.append(function)
     choice = body.get("tool_choice") or "auto"

@@ -164,7 +164,7 @@ class Front:
         if not prompt_tokens:
             job.answer, job.slot = NOTHING, 0
         if ask.stream and not plain and (room > 0 or not prompt_tokens):
-            return await self._streamed(request, job, voice, faults)
+            return await self._streamed(request, job, voice, faults, ask.ping_s)
         return await self._whole(request, job, voice, room, faults)
 
     def _job(
@@ -213,7 +213,12 @@ class Front:
         return write_answer(key, tokens, limited=limited, thought_tokens=thinks, stop=ask.stop)
 
     async def _streamed(
-        self, request: web.Request, job: Job, voice: Voice, faults: Sequence[Fault]
+        self,
+        request: web.Request,
+        job: Job,
+        voice: Voice,
+        faults: Sequence[Fault],
+        ping_s: float | None,
     ) -> web.StreamResponse:
         dialect = self.dialect
         stream = self._stream(request, job, faults)
@@ -231,8 +236,9 @@ class Front:
                 reply.finished(job)
             else:
                 self.service.submit(job)
-            ping_s = None if dialect.ping_s is None else dialect.ping_s / self.options.time_scale
-            await reply.played(ping_s)
+            if ping_s is None or dialect.ping_s is None:
+                ping_s = dialect.ping_s
+            await reply.played(ping_s / self.options.time_scale if ping_s and ping_s > 0 else None)
             await stream.finish()
         finally:  # reached by cancellation when the client disconnects
             self.service.hang_up(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headroom_bench.box import (
     POOL_EXHAUSTED,
@@ -51,11 +51,14 @@ class Totals:
 
 
 @dataclass(slots=True)
-class _Seat:
-    """What the journal tells of a slot's past."""
+class Seat:
+    """What a slot's past left in it."""
 
     held_tokens: int = 0
     last_used_us: int = -1
+    task: int = -1
+    """The last one that it ran."""
+    settings: dict[str, object] = field(default_factory=dict)
 
 
 class Service:
@@ -88,7 +91,7 @@ class Service:
         self._time_scale = time_scale
         self._posted = 0
         self._graphs_reused = 0
-        self._seats = [_Seat() for _ in range(design.parallel)]
+        self.seats = [Seat() for _ in range(design.parallel)]
         self._watch: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
         if log.every_s is not None:
@@ -219,7 +222,7 @@ class Service:
             slot = self.box.served(job.id).slot
             assert slot is not None
         job.slot = slot
-        seat = self._seats[slot]
+        seat = self.seats[slot]
         job.slot_held, job.slot_used_us = seat.held_tokens, seat.last_used_us
         self.log.seated(job)
         if not job.gone and not job.preemptions:
@@ -271,9 +274,8 @@ class Service:
 
     def _release(self, job: Job, outcome: Outcome) -> None:
         self.log.released(job)
-        seat = self._seats[job.slot]
-        seat.held_tokens = job.held_tokens
-        seat.last_used_us = int(self.wall.life_s() * 1e6)
+        used_us = int(self.wall.life_s() * 1e6)
+        self.seats[job.slot] = Seat(job.held_tokens, used_us, job.task, job.settings)
         self._drop(job, outcome)
 
     def _drop(self, job: Job, outcome: Outcome) -> None:

@@ -119,15 +119,15 @@ class LlamaCpp:
         body = await front.body(request)
         name = front.name("chatcmpl-")
         segments = front.segmenter.chat(asks.parse_messages(body))
-        ask = parse_ask(body, name, tools=True)
+        ask = parse_ask(body, name, chat=True)
+        verbose = asks.flag(body, "verbose")
         voice = Chat(
-            front.service,
+            front,
             self._build,
             name,
-            front.model,
-            include_usage=ask.include_usage,
-            each_timed=ask.settings["timings_per_token"],
+            ask,
             thoughts_apart=asks.text(body, "reasoning_format") != "none",
+            prompt=render(asks.parse_messages(body)) if verbose else None,
         )
         return await front.answer(request, ask, segments, voice, name=name)
 
@@ -137,7 +137,7 @@ class LlamaCpp:
         name = front.name("chatcmpl-")
         ask = parse_ask(body, name)
         segments = front.segmenter.raw(self._prompt(body))
-        voice = Completion(front.service, self._build, name, front.model)
+        voice = Completion(front, self._build, name, ask)
         return await front.answer(request, ask, segments, voice, name=name)
 
     async def _native(self, request: web.Request) -> web.StreamResponse:
@@ -147,7 +147,7 @@ class LlamaCpp:
         ask = parse_ask(body, name)
         prompt = self._prompt(body)
         ids = asks.flag(body, "return_tokens")
-        voice = Native(front.service, self._build, front.model, prompt, front.vocabulary, ids)
+        voice = Native(front, self._build, ask, prompt, ids)
         segments = front.segmenter.raw(prompt)
         return await front.answer(request, ask, segments, voice, name=name)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
+from mock_server.logprobs import MOST
 
 
-def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
-    """`name`: the request's own. `tools`: the route knows tools and thoughts.
+def parse_ask(body: dict[str, Any], name: str, *, chat: bool = False) -> Ask:
+    """`name`: the request's own. `chat`: the route knows tools and thoughts.
 
     Raises `RefusedError`.
     """
@@ -18,10 +20,18 @@ def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
     asks.one_choice(body)
     stop = asks.stop_words(body)
     stream = asks.flag(body, "stream")
-    each_timed = asks.flag(body, "timings_per_token")
-    settings = _settings(body, limit, stop, stream, each_timed)
-    functions, wanted = asks.offered_functions(body) if tools else ((), None)
-    endless = settings["ignore_eos"]
+    top_logprobs = _logprobs(body, chat)
+    endless = asks.flag(body, "ignore_eos")
+    settings = _sampling(body) | {
+        "stop": list(stop),
+        "max_tokens": limit,
+        "n_predict": limit,
+        "ignore_eos": endless,
+        "stream": stream,
+        "n_probs": top_logprobs or 0,
+        "timings_per_token": asks.flag(body, "timings_per_token"),
+    }
+    functions, wanted = asks.offered_functions(body) if chat else ((), None)
     free = ENDLESS_TOKENS if endless else DEFAULT_ANSWER_TOKENS
     return Ask(
         tokens=limit if limit >= 0 else free,
@@ -29,13 +39,15 @@ def parse_ask(body: dict[str, Any], name: str, *, tools: bool = False) -> Ask:
         stop=stop,
         stream=stream,
         include_usage=asks.flag(asks.table(body, "stream_options"), "include_usage"),
-        thinking=_thinking(body) if tools else False,
+        thinking=_thinking(body) if chat else False,
         functions=() if endless else functions,
         wanted_function=wanted,
         draw=asks.draw_of(body, name),
         greedy=asks.is_greedy(body),
         cache_prompt=asks.flag(body, "cache_prompt", True),
         progress=asks.flag(body, "return_progress") and stream,
+        top_logprobs=top_logprobs,
+        ping_s=asks.whole(body, "sse_ping_interval"),
         settings=settings,
     )
 
@@ -45,22 +57,21 @@ def _thinking(body: dict[str, Any]) -> bool | None:
     return given if isinstance(given, bool) else None
 
 
-def _settings(
-    body: dict[str, Any], limit: int, stop: tuple[str, ...], stream: bool, each_timed: bool
-) -> dict[str, Any]:
+def _logprobs(body: dict[str, Any], chat: bool) -> int | None:
+    """A chat says `logprobs: true` and `top_logprobs`, else 20; other routes a number."""
+    if chat:
+        return asks.chat_logprobs(body, default=MOST)
+    key = "n_probs" if "n_probs" in body else "logprobs"
+    return asks.completion_logprobs(body, key) or None
+
+
+def _sampling(body: dict[str, Any]) -> dict[str, Any]:
     told = default_settings()
     for key in ("seed", "temperature", "top_k", "top_p", "min_p"):
         value = asks.number(body, key)
         if value is not None:
             told[key] = type(told[key])(value)
-    return told | {
-        "stop": list(stop),
-        "max_tokens": limit,
-        "n_predict": limit,
-        "ignore_eos": asks.flag(body, "ignore_eos"),
-        "stream": stream,
-        "timings_per_token": each_timed,
-    }
+    return told
 
 
 def default_settings() -> dict[str, Any]:
@@ -139,6 +150,6 @@ _ONLY_NATIVE = (
 )
 
 
-def short_settings(settings: dict[str, Any]) -> dict[str, Any]:
+def short_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as `/props` and `/slots` list them."""
     return {key: value for key, value in settings.items() if key not in _ONLY_NATIVE}

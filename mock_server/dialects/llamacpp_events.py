@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from mock_server.answers import Piece
+from mock_server.asks import Ask
 from mock_server.dialect import DONE, Voice, dumps, event
 from mock_server.dialects.llamacpp_builds import Build
+from mock_server.front import Front
 from mock_server.jobs import Job
-from mock_server.service import Service
+from mock_server.logprobs import Chance, entry_bytes_first, told_by_token
 from mock_server.timings import timings
-from mock_server.tokens import Vocabulary, split
+from mock_server.tokens import split
 
 _ROLE = b'{"role":"assistant","content":null}'
 
@@ -25,17 +28,52 @@ def finish_reason(job: Job) -> str:
 class _LlamaVoice(Voice):
     """What the routes share."""
 
-    def __init__(self, service: Service, build: Build, name: str, model: str) -> None:
-        self._service = service
+    def __init__(self, front: Front, build: Build, name: str, ask: Ask) -> None:
+        self._service = front.service
+        self._vocabulary = front.vocabulary
         self._build = build
         self._id = name
-        self._model = model
+        self._model = front.model
+        self._ask = ask
 
     def broken(self, message: str) -> bytes:
         return event({"error": {"code": 500, "message": message, "type": "server_error"}})
 
     def _timings(self, job: Job) -> dict[str, Any]:
         return timings(job, over_all=self._build.rate_over_all).as_sent()
+
+    def _chances(self, texts: Iterable[str], place: int) -> list[dict[str, Any]] | None:
+        """Log-probabilities of tokens from `place` on; None where they are not wanted."""
+        top = self._ask.top_logprobs
+        return None if top is None else told_by_token(texts, place, top, self._entry)
+
+    def _entry(self, chance: Chance) -> dict[str, Any]:
+        (number, *_) = [*self._ids(chance.text), 0]
+        return {"id": number} | entry_bytes_first(chance)
+
+    def _ids(self, text: str) -> list[int]:
+        return [self._vocabulary.id_of(piece) for piece in split(text)]
+
+    def _last(self, job: Job, text: str, ids: list[int], prompt: str) -> dict[str, Any]:
+        """The last event of `/completion`, which a verbose chat shows too."""
+        return {
+            "index": 0,
+            "content": text,
+            "tokens": ids,
+            "id_slot": job.slot,
+            "stop": True,
+            "model": self._model,
+            "tokens_predicted": job.generated,
+            "tokens_evaluated": job.prompt_tokens,
+            "generation_settings": job.settings,
+            "prompt": prompt,
+            "has_new_line": False,
+            "truncated": job.truncated,
+            "stop_type": _stop_type(job),
+            "stopping_word": job.answer.stopping_word,
+            "tokens_cached": job.prompt_tokens + job.generated - 1,
+            "timings": self._timings(job),
+        }
 
     def _usage(self, job: Job) -> dict[str, Any]:
         told: dict[str, Any] = {
@@ -53,28 +91,27 @@ class Chat(_LlamaVoice):
 
     def __init__(
         self,
-        service: Service,
+        front: Front,
         build: Build,
         name: str,
-        model: str,
+        ask: Ask,
         *,
-        include_usage: bool,
-        each_timed: bool,
         thoughts_apart: bool,
+        prompt: str | None,
     ) -> None:
         """`thoughts_apart`: reasoning has a field of its own (`reasoning_format`), else it stands
-        in the content between `<think>` marks."""
-        super().__init__(service, build, name, model)
-        self._include_usage = include_usage
-        self._each_timed = each_timed
+        in the content between `<think>` marks. `prompt`: for who asked for a verbose answer."""
+        super().__init__(front, build, name, ask)
+        self._each_timed = ask.settings["timings_per_token"]
         self._thoughts_apart = thoughts_apart
+        self._prompt = prompt
         self._begun = False
         self._called = False
         self._thinking = False
         named = dumps(
             {
                 "id": name,
-                "model": model,
+                "model": front.model,
                 "system_fingerprint": build.info,
                 "object": "chat.completion.chunk",
             }
@@ -102,9 +139,10 @@ class Chat(_LlamaVoice):
         if not self._begun:
             self._begun = True
             told = self._delta(_ROLE, self._tail)
-        for piece in job.newest(new):
+        for place, piece in enumerate(job.newest(new), job.generated - new):
             if piece.text:
-                told += self._delta(self._said(job, piece), tail)
+                chances = self._chances([piece.text], place)
+                told += self._delta(self._said(job, piece), tail, chances)
         return told
 
     def _said(self, job: Job, piece: Piece) -> bytes:
@@ -134,7 +172,11 @@ class Chat(_LlamaVoice):
             call["function"] = {"arguments": text}
         return dumps({"tool_calls": [call]})
 
-    def _delta(self, delta: bytes, tail: bytes) -> bytes:
+    def _delta(
+        self, delta: bytes, tail: bytes, chances: list[dict[str, Any]] | None = None
+    ) -> bytes:
+        if chances is not None:
+            delta += b',"logprobs":' + dumps({"content": chances})
         return (
             b'data: {"choices":[{"finish_reason":null,"index":0,"delta":'
             + delta
@@ -146,10 +188,16 @@ class Chat(_LlamaVoice):
     def ending(self, job: Job) -> list[bytes]:
         choice = {"finish_reason": finish_reason(job), "index": 0, "delta": {}}
         timed = {"timings": self._timings(job)}
-        if not self._include_usage:
-            return [event(self._chunk([choice]) | timed), DONE]
+        finish = self._chunk([choice]) | self._verbose(job)
+        if not self._ask.include_usage:
+            return [event(finish | timed), DONE]
         told = self._chunk([]) | {"usage": self._usage(job)} | timed
-        return [event(self._chunk([choice])) + event(told), DONE]
+        return [event(finish) + event(told), DONE]
+
+    def _verbose(self, job: Job) -> dict[str, Any]:
+        if self._prompt is None:
+            return {}
+        return {"__verbose": self._last(job, "", [], self._prompt)}
 
     def _chunk(self, choices: list[Any]) -> dict[str, Any]:
         return {
@@ -173,6 +221,9 @@ class Chat(_LlamaVoice):
             call = {"type": "function", "function": function, "id": self._id[-32:]}
             message |= {"content": None, "tool_calls": [call]}
         choice = {"finish_reason": finish_reason(job), "index": 0, "message": message}
+        chances = self._chances((piece.text for piece in answer.pieces if piece.text), 0)
+        if chances is not None:
+            choice["logprobs"] = {"content": chances}
         return dumps(
             {
                 "choices": [choice],
@@ -182,8 +233,9 @@ class Chat(_LlamaVoice):
                 "object": "chat.completion",
                 "usage": self._usage(job),
                 "id": self._id,
-                "timings": self._timings(job),
             }
+            | self._verbose(job)
+            | {"timings": self._timings(job)}
         )
 
 
@@ -192,27 +244,30 @@ class Completion(_LlamaVoice):
 
     def tokens(self, job: Job, new: int) -> bytes:
         told = b""
-        for piece in job.newest(new):
+        for place, piece in enumerate(job.newest(new), job.generated - new):
             if not piece.text:
                 continue
-            body = self._body(piece.text, None) | {"id": self._id}
+            chances = self._chances([piece.text], place)
+            body = self._body(piece.text, None, chances) | {"id": self._id}
             if job.settings.get("timings_per_token"):
                 body["timings"] = self._timings(job)
             told += event(body)
         return told
 
     def ending(self, job: Job) -> list[bytes]:
-        return [event(self._last(job, "")), DONE]
+        return [event(self._ended(job, "", None)), DONE]
 
     def whole(self, job: Job) -> bytes:
-        return dumps(self._last(job, job.answer.text))
+        chances = self._chances((piece.text for piece in job.answer.pieces if piece.text), 0)
+        return dumps(self._ended(job, job.answer.text, chances))
 
-    def _last(self, job: Job, text: str) -> dict[str, Any]:
+    def _ended(self, job: Job, text: str, chances: list[Any] | None) -> dict[str, Any]:
         told = {"usage": self._usage(job), "id": self._id, "timings": self._timings(job)}
-        return self._body(text, finish_reason(job)) | told
+        return self._body(text, finish_reason(job), chances) | told
 
-    def _body(self, text: str, reason: str | None) -> dict[str, Any]:
-        choice = {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
+    def _body(self, text: str, reason: str | None, chances: list[Any] | None) -> dict[str, Any]:
+        logprobs = None if chances is None else {"content": chances}
+        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
         return {
             "choices": [choice],
             "created": int(self._service.unix_s),
@@ -227,17 +282,15 @@ class Native(_LlamaVoice):
 
     def __init__(
         self,
-        service: Service,
+        front: Front,
         build: Build,
-        model: str,
+        ask: Ask,
         prompt: str,
-        vocabulary: Vocabulary,
         whole_ids: bool,
     ) -> None:
         """`whole_ids`: an answer in one piece also lists its token ids."""
-        super().__init__(service, build, "", model)
+        super().__init__(front, build, "", ask)
         self._prompt = prompt
-        self._vocabulary = vocabulary
         self._whole_ids = whole_ids
 
     def tokens(self, job: Job, new: int) -> bytes:
@@ -249,47 +302,28 @@ class Native(_LlamaVoice):
         )
 
     def _token(self, job: Job, number: int, text: str) -> bytes:
-        return event(
-            {
-                "index": 0,
-                "content": text,
-                "tokens": self._ids(text),
-                "stop": False,
-                "id_slot": -1,
-                "tokens_predicted": number,
-                "tokens_evaluated": job.prompt_tokens,
-            }
-        )
+        told: dict[str, Any] = {
+            "index": 0,
+            "content": text,
+            "tokens": self._ids(text),
+            "stop": False,
+            "id_slot": -1,
+            "tokens_predicted": number,
+            "tokens_evaluated": job.prompt_tokens,
+        }
+        if job.settings["timings_per_token"]:
+            told["timings"] = self._timings(job)
+        chances = self._chances([text], number - 1)
+        return event(told if chances is None else told | {"completion_probabilities": chances})
 
     def ending(self, job: Job) -> list[bytes]:
-        return [event(self._last(job, "", []))]
+        return [event(self._last(job, "", [], self._prompt))]
 
     def whole(self, job: Job) -> bytes:
         ids = self._ids(job.answer.text) if self._whole_ids else []
-        return dumps(self._last(job, job.answer.text, ids))
-
-    def _ids(self, text: str) -> list[int]:
-        return [self._vocabulary.id_of(piece) for piece in split(text)]
-
-    def _last(self, job: Job, text: str, ids: list[int]) -> dict[str, Any]:
-        return {
-            "index": 0,
-            "content": text,
-            "tokens": ids,
-            "id_slot": job.slot,
-            "stop": True,
-            "model": self._model,
-            "tokens_predicted": job.generated,
-            "tokens_evaluated": job.prompt_tokens,
-            "generation_settings": job.settings,
-            "prompt": self._prompt,
-            "has_new_line": False,
-            "truncated": job.truncated,
-            "stop_type": _stop_type(job),
-            "stopping_word": job.answer.stopping_word,
-            "tokens_cached": job.prompt_tokens + job.generated - 1,
-            "timings": self._timings(job),
-        }
+        told = self._last(job, job.answer.text, ids, self._prompt)
+        chances = self._chances((piece.text for piece in job.answer.pieces if piece.text), 0)
+        return dumps(told if chances is None else told | {"completion_probabilities": chances})
 
 
 def _stop_type(job: Job) -> str:

@@ -8,6 +8,7 @@ from headroom_bench.box import SlotView
 from mock_server.dialects.llamacpp_ask import default_settings, short_settings
 from mock_server.dialects.llamacpp_builds import Build
 from mock_server.front import Front
+from mock_server.service import Seat
 from mock_server.tokens import VOCAB_TOKENS
 
 _TEMPLATE = (
@@ -97,7 +98,7 @@ def slot(front: Front, view: SlotView) -> dict[str, Any]:
     }
     job = front.service.jobs.get(view.request_id or "")
     if job is None:
-        return told
+        return told | _past(front.service.seats[view.index])
     upcoming = {
         "has_next_token": True,
         "has_new_line": False,
@@ -110,6 +111,21 @@ def slot(front: Front, view: SlotView) -> dict[str, Any]:
         "n_prompt_tokens_processed": view.processed_tokens,
         "n_prompt_tokens_cache": view.cached_tokens,
         "params": short_settings(job.settings),
+        "next_token": [upcoming],
+    }
+
+
+def _past(seat: Seat) -> dict[str, Any]:
+    """What an idle slot tells of the task that it ran last; nothing where there was none."""
+    if seat.task < 0:
+        return {}
+    upcoming = {"has_next_token": False, "has_new_line": False, "n_remain": -1, "n_decoded": 0}
+    return {
+        "id_task": seat.task,
+        "n_prompt_tokens": seat.held_tokens,
+        "n_prompt_tokens_processed": 0,
+        "n_prompt_tokens_cache": 0,
+        "params": short_settings(seat.settings),
         "next_token": [upcoming],
     }
 

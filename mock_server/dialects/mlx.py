@@ -53,7 +53,7 @@ class MlxChat(ChatVoice):
             delta["tool_calls"] = [self._whole_call(job) | {"index": 0}]
         return self._chunk(dumps(delta), dumps(finish_reason(job)))
 
-    def _choice(self, delta: bytes, finish: bytes) -> bytes:
+    def _choice(self, delta: bytes, finish: bytes, _: bytes) -> bytes:
         return b'{"index":0,"finish_reason":%b,"delta":%b}' % (finish, delta)
 
     def _usage(self, job: Job) -> dict[str, Any]:
@@ -110,6 +110,9 @@ class Mlx(OpenAi):
         self, lines: Lines, clock: Callable[[], float], _: MockOptions, __: BoxDesign, /
     ) -> Log:
         return MlxLog(lines, clock)
+
+    def logprobs_of(self, _: dict[str, Any], *, chat: bool) -> int | None:  # noqa: ARG002
+        return None  # not built for this server
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return self._front.json(request, {"status": "ok"})

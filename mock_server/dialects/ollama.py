@@ -144,6 +144,9 @@ class Ollama(OpenAi):
         lost = cut.lost_tokens
         return await front.answer(request, ask, cut.segments, voice, name=name, cut_tokens=lost)
 
+    def logprobs_of(self, _: dict[str, Any], *, chat: bool) -> int | None:  # noqa: ARG002
+        return None  # not built for this server
+
     def _native_ask(self, body: dict[str, Any], options: dict[str, Any], name: str) -> Ask:
         """`num_predict`: -1 until the model stops by itself, -2 until the context is full."""
         limit = asks.whole(options, "num_predict")

@@ -134,7 +134,7 @@ class OllamaChat(ChatVoice):
     def _said(self, job: Job, piece: Piece) -> bytes:
         return b"" if piece.channel == "tool" else super()._said(job, piece)
 
-    def _choice(self, delta: bytes, finish: bytes) -> bytes:
+    def _choice(self, delta: bytes, finish: bytes, _: bytes) -> bytes:
         return b'{"index":0,"delta":%b,"finish_reason":%b}' % (delta, finish)
 
     def _finish(self, job: Job) -> bytes:

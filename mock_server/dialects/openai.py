@@ -157,12 +157,17 @@ class OpenAi:
     def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:
         """How the answer is wanted. A raw prompt gets neither tools nor thoughts."""
         ask = parse_ask(body, name, default_tokens=self.default_tokens)
+        ask = replace(ask, top_logprobs=self.logprobs_of(body, chat=tools))
         if not tools:
             return replace(ask, thinking=False)
         functions, wanted = asks.offered_functions(body)
         if asks.flag(body, "ignore_eos") or asks.whole(body, "min_tokens"):
             functions = ()
         return replace(ask, functions=functions, wanted_function=wanted)
+
+    def logprobs_of(self, body: dict[str, Any], *, chat: bool) -> int | None:
+        """Alternatives wanted for each token; None: no log-probabilities."""
+        return asks.chat_logprobs(body) if chat else asks.completion_logprobs(body)
 
     def check(self, body: dict[str, Any]) -> None:
         """What the server looks at before all else. Raises `RefusedError`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from mock_server.asks import Ask
 from mock_server.dialect import DONE, Voice, dumps, event
 from mock_server.front import Front
 from mock_server.jobs import Job
+from mock_server.logprobs import entry, told_by_column, told_by_token
 
 
 def finish_reason(job: Job) -> str:
@@ -57,10 +59,10 @@ class ChatVoice(Voice):
         if not self._begun:
             self._begun = True
             told = self._chunk(dumps(self.role_delta))
-        for piece in job.newest(new):
+        for place, piece in enumerate(job.newest(new), job.generated - new):
             said = self._said(job, piece)
             if said:
-                told += self._chunk(said)
+                told += self._chunk(said, logprobs=self._logprobs([piece], place))
         return told
 
     def ending(self, job: Job, /) -> list[bytes]:
@@ -75,11 +77,23 @@ class ChatVoice(Voice):
     def _finish(self, job: Job) -> bytes:
         return self._chunk(b"{}", dumps(finish_reason(job)))
 
-    def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
-        return self._head + self._choice(delta, finish) + self._tail
+    def _chunk(
+        self, delta: bytes, finish: bytes = b"null", logprobs: dict[str, Any] | None = None
+    ) -> bytes:
+        chances = b"null" if logprobs is None else dumps(logprobs)
+        return self._head + self._choice(delta, finish, chances) + self._tail
 
-    def _choice(self, delta: bytes, finish: bytes) -> bytes:
-        return b'{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b}' % (delta, finish)
+    def _choice(self, delta: bytes, finish: bytes, chances: bytes) -> bytes:
+        said = (delta, chances, finish)
+        return b'{"index":0,"delta":%b,"logprobs":%b,"finish_reason":%b}' % said
+
+    def _logprobs(self, pieces: Sequence[Piece], place: int) -> dict[str, Any] | None:
+        """Of tokens from `place` on; None where they are not wanted."""
+        top = self._ask.top_logprobs
+        if top is None:
+            return None
+        texts = [piece.text for piece in pieces if piece.channel == "content" and piece.text]
+        return {"content": told_by_token(texts, place, top, entry), "refusal": None}
 
     def _said(self, job: Job, piece: Piece) -> bytes:
         """A token's delta; empty where it shows nothing."""
@@ -127,7 +141,8 @@ class ChatVoice(Voice):
     # --- in one piece -------------------------------------------------------------------------
 
     def whole(self, job: Job, /) -> bytes:
-        choice = {"index": 0, "message": self._message(job), "logprobs": None}
+        choice: dict[str, Any] = {"index": 0, "message": self._message(job)}
+        choice["logprobs"] = self._logprobs(job.answer.pieces, 0)
         choice["finish_reason"] = finish_reason(job)
         told: dict[str, Any] = {"id": self._id, "object": "chat.completion"}
         told |= {"created": self._created, "model": self._front.model, "choices": [choice]}
@@ -159,10 +174,13 @@ class CompletionVoice(Voice):
         self._ask = ask
         self._id = name
         self._created = int(front.service.unix_s)
+        self._letters = 0
 
     def tokens(self, job: Job, new: int, /) -> bytes:
         return b"".join(
-            event(self._chunk(piece.text, None)) for piece in job.newest(new) if piece.text
+            event(self._chunk(piece.text, None, self._logprobs([piece.text], place)))
+            for place, piece in enumerate(job.newest(new), job.generated - new)
+            if piece.text
         )
 
     def ending(self, job: Job, /) -> list[bytes]:
@@ -175,10 +193,19 @@ class CompletionVoice(Voice):
         return event(self._front.dialect.stream_error(message)) + DONE
 
     def whole(self, job: Job, /) -> bytes:
-        return dumps(self._chunk(job.answer.text, finish_reason(job)) | {"usage": usage(job)})
+        texts = [piece.text for piece in job.answer.pieces]
+        told = self._chunk(job.answer.text, finish_reason(job), self._logprobs(texts, 0))
+        return dumps(told | {"usage": usage(job)})
 
-    def _chunk(self, text: str | None, reason: str | None) -> dict[str, Any]:
-        choice = {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
+    def _logprobs(self, texts: list[str], place: int) -> dict[str, Any] | None:
+        top, offset = self._ask.top_logprobs, self._letters
+        self._letters += sum(map(len, texts))
+        return None if top is None else told_by_column(texts, place, top, offset)
+
+    def _chunk(
+        self, text: str | None, reason: str | None, logprobs: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
         return {
             "id": self._id,
             "object": "text_completion",

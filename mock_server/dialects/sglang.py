@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from aiohttp import web
 
 from headroom_bench.box import BoxDesign
+from mock_server.answers import Piece
 from mock_server.designs import room_of
 from mock_server.dialect import dumps
 from mock_server.dialects.openai import OpenAi
 from mock_server.dialects.openai_events import ChatVoice, finish_reason, usage
 from mock_server.jobs import Job
+from mock_server.logprobs import entry_bytes_first, told_by_token
 from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
 from mock_server.refusals import RefusedError
@@ -40,10 +42,17 @@ class SglangChat(ChatVoice):
     def _thought(self, text: bytes) -> bytes:
         return b'{"role":null,"content":null,"reasoning_content":%b,"tool_calls":null}' % text
 
-    def _choice(self, delta: bytes, finish: bytes) -> bytes:
-        said = (delta, finish)
-        told = b'{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b,"matched_stop":null}'
+    def _choice(self, delta: bytes, finish: bytes, chances: bytes) -> bytes:
+        said = (delta, chances, finish)
+        told = b'{"index":0,"delta":%b,"logprobs":%b,"finish_reason":%b,"matched_stop":null}'
         return told % said
+
+    def _logprobs(self, pieces: Sequence[Piece], place: int) -> dict[str, Any] | None:
+        top = self._ask.top_logprobs
+        if top is None:
+            return None
+        texts = [piece.text for piece in pieces if piece.channel == "content" and piece.text]
+        return {"content": told_by_token(texts, place, top, entry_bytes_first)}
 
     def _finish(self, job: Job) -> bytes:
         matched = job.answer.stopping_word or (1 if finish_reason(job) == "stop" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -12,6 +13,7 @@ from mock_server.dialect import DONE, Voice, dumps, event
 from mock_server.dialects.openai_events import finish_reason
 from mock_server.front import Front
 from mock_server.jobs import Job
+from mock_server.logprobs import entry, told_by_column, told_by_token
 
 FINGERPRINT = "vllm-0.32.0-mock"
 
@@ -113,6 +115,9 @@ class _VllmVoice(Voice):
         id_of = self._front.vocabulary.id_of
         return dumps([id_of(piece.text.encode("utf-8", "surrogatepass")) for piece in pieces])
 
+    def _texts(self, pieces: Sequence[Piece]) -> list[str]:
+        return [piece.text for piece in pieces if piece.channel == "content" and piece.text]
+
     def _last_parts(self, job: Job) -> tuple[bytes, bytes]:
         """Finish and stop reason of the event that holds the last token."""
         word = job.answer.stopping_word
@@ -168,8 +173,10 @@ class VllmChat(_VllmVoice):
         finish, stop = self._last_parts(job) if last else (b"null", b"")
         tail = b'],"system_fingerprint":"%b"' % FINGERPRINT.encode()
         end = tail if last and not self._ask.include_usage else b"]"
-        parts = (self._delta(job, group[0].channel, text), finish, stop, self._id_list(group))
-        choice = b'%b,"logprobs":null,"finish_reason":%b%b,"token_ids":%b}' % parts
+        chances = dumps(self._logprobs(group, done - len(group)))
+        delta = self._delta(job, group[0].channel, text)
+        parts = (delta, chances, finish, stop, self._id_list(group))
+        choice = b'%b,"logprobs":%b,"finish_reason":%b%b,"token_ids":%b}' % parts
         return self._head + choice + end + self._running(job, done) + b"}\n\n"
 
     def _delta(self, job: Job, channel: str, text: str) -> bytes:
@@ -184,6 +191,12 @@ class VllmChat(_VllmVoice):
             return dumps({"tool_calls": [call]})
         key = b"reasoning" if channel == "reasoning" else b"content"
         return b'{"%b":%b}' % (key, encode_basestring_ascii(text).encode())
+
+    def _logprobs(self, pieces: Sequence[Piece], place: int) -> dict[str, Any] | None:
+        top = self._ask.top_logprobs
+        if top is None:
+            return None
+        return {"content": told_by_token(self._texts(pieces), place, top, entry)}
 
     def _call_id(self) -> str:
         return f"chatcmpl-tool-{self._id[-16:]}"
@@ -203,7 +216,7 @@ class VllmChat(_VllmVoice):
         choice = {
             "index": 0,
             "message": message,
-            "logprobs": None,
+            "logprobs": self._logprobs(answer.pieces, 0),
             "finish_reason": finish_reason(job),
             "stop_reason": answer.stopping_word or None,
             "token_ids": None,
@@ -229,6 +242,9 @@ class VllmChat(_VllmVoice):
 class VllmCompletion(_VllmVoice):
     """`/v1/completions`."""
 
+    _letters = 0
+    """Of the answer so far."""
+
     def _named(self) -> dict[str, Any]:
         told = {"id": self._id, "object": "text_completion", "created": self._created}
         return told | {"model": self._front.model}
@@ -236,7 +252,7 @@ class VllmCompletion(_VllmVoice):
     def _events(self, job: Job, pieces: list[Piece]) -> bytes:
         text = "".join(piece.text for piece in pieces)
         last = job.complete
-        choice = self._choice(job, text, last)
+        choice = self._choice(job, text, last, self._logprobs(pieces, job.generated - len(pieces)))
         told = self._named() | {"choices": [choice]}
         if self._continuous:
             told["usage"] = usage(job) | {"completion_tokens_details": None}
@@ -244,11 +260,19 @@ class VllmCompletion(_VllmVoice):
             told["system_fingerprint"] = FINGERPRINT
         return event(told)
 
-    def _choice(self, job: Job, text: str, last: bool) -> dict[str, Any]:
+    def _logprobs(self, pieces: Sequence[Piece], place: int) -> dict[str, Any] | None:
+        top, offset = self._ask.top_logprobs, self._letters
+        texts = self._texts(pieces)
+        self._letters += sum(map(len, texts))
+        return None if top is None else told_by_column(texts, place, top, offset)
+
+    def _choice(
+        self, job: Job, text: str, last: bool, logprobs: dict[str, Any] | None
+    ) -> dict[str, Any]:
         return {
             "index": 0,
             "text": text,
-            "logprobs": None,
+            "logprobs": logprobs,
             "finish_reason": finish_reason(job) if last else None,
             "stop_reason": (job.answer.stopping_word or None) if last else None,
             "prompt_token_ids": None,
@@ -256,7 +280,8 @@ class VllmCompletion(_VllmVoice):
         }
 
     def whole(self, job: Job, /) -> bytes:
-        told = self._named() | {"choices": [self._choice(job, job.answer.text, True)]}
+        logprobs = self._logprobs(job.answer.pieces, 0)
+        told = self._named() | {"choices": [self._choice(job, job.answer.text, True, logprobs)]}
         return dumps(told | {"usage": usage(job)} | self._closing(job))
 
 
