@@ -36,6 +36,7 @@ import uvloop
 from headroom_bench.crowd.prompts import TemplateTokens
 from headroom_bench.crowd.texts import Vocabulary, common_words
 from headroom_bench.crowd.world import Request
+from headroom_bench.experiments.harness import Harness, harness_figures
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Origin
 from headroom_bench.live.lag import LagWatch
@@ -187,6 +188,9 @@ def pin(core: int | None) -> None:
 # --- the clients --------------------------------------------------------------------------------
 
 
+OWN_WORD: dict[str, Any] = {}
+"""What our client said of itself in its latest turn; `names`: the requests that it found valid."""
+
 Begin = Callable[[], Awaitable[None]]
 """Awaited by each stream before it asks, so that they need not all ask at one instant."""
 
@@ -204,10 +208,12 @@ def ramp(streams: int, seconds: float) -> Begin:
 async def with_ours(port: int, names: list[str], seen: Stamps, begin: Begin) -> None:
     """Wire, reading, record, and the sink's JSON, as in a run."""
     clock, lag = RunClock(), LagWatch()
+    records: list[RequestRecord] = []
 
     class Sink:
         def append(self, record: RequestRecord, times: list[float]) -> Future[None]:
             compact_json(record.as_row())
+            records.append(record)
             zero = clock._zero_ns
             stamps = [int((record.sent_s or 0) * 1e9) + zero]
             seen[record.request_id] = stamps + [int(t * 1e9) + zero for t in times]
@@ -236,7 +242,8 @@ async def with_ours(port: int, names: list[str], seen: Stamps, begin: Begin) -> 
         await world.ask(request)
 
     await asyncio.gather(*map(one, asked))
-    print(f"  own loop at most {lag.stop().lag_max_ms:.1f} ms late")
+    told = harness_figures(Harness(lag.stop()), records, 1.0)
+    OWN_WORD.update(told, names={r.request_id for r in records if r.valid})
     wire.close()
 
 
@@ -306,6 +313,41 @@ def errors_ms(seen: Stamps, truth: Stamps) -> tuple[list[float], list[float], in
     return sorted(ttft), sorted(gaps), missed
 
 
+def figures_off(seen: Stamps, truth: Stamps) -> dict[str, float]:
+    """By how much the figures of a summary would be wrong, as a share of their true value."""
+
+    def figures(stamps: list[list[int]]) -> dict[str, float]:
+        ttft = sorted(s[1] - s[0] for s in stamps)
+        tpot = sorted((s[-1] - s[1]) / (len(s) - 2) for s in stamps)
+        gaps = sorted(b - a for s in stamps for a, b in itertools.pairwise(s[1:]))
+        return {
+            "TTFT p50": at(ttft, 0.5),
+            "TTFT p95": at(ttft, 0.95),
+            "TPOT p50": at(tpot, 0.5),
+            "TPOT p95": at(tpot, 0.95),
+            "ITL p50": at(gaps, 0.5),
+        }
+
+    both = [name for name in truth if len(seen.get(name, [])) == len(truth[name])]
+    # A server's truth begins where the request came in; ours where it was sent.
+    ours = figures([seen[name] for name in both])
+    true = figures([[seen[name][0], *truth[name][1:]] for name in both])
+    return {name: ours[name] / true[name] - 1 for name in true}
+
+
+def own_word(seen: Stamps, truth: Stamps) -> str:
+    """Whether our client says that it can be believed, and whether it can."""
+    kept = {name: stamps for name, stamps in truth.items() if name in OWN_WORD["names"]}
+    off = figures_off(seen, kept) if kept else {"everything": float("nan")}
+    worst = max(off, key=lambda name: abs(off[name]))
+    word = "believes itself" if OWN_WORD["valid"] else "says that it was the bottleneck"
+    return (
+        f"    {word}: {OWN_WORD['cpu_share']:.0%} of a core, loop late p99 "
+        f"{OWN_WORD['lag_p99_ms']:.1f} and at most {OWN_WORD['lag_max_ms']:.1f} ms, "
+        f"{OWN_WORD['valid_share']:.0%} valid; their worst figure: {worst} off by {off[worst]:+.2%}"
+    )
+
+
 def at(values: list[float], q: float) -> float:
     return values[min(len(values) - 1, int(q * len(values)))] if values else float("nan")
 
@@ -366,6 +408,8 @@ def main() -> None:
                 + (f"   {missed} events missed" if missed else ""),
                 flush=True,
             )
+            if name == "ours":
+                print(own_word(seen, truth), flush=True)
 
 
 if __name__ == "__main__":

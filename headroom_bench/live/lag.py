@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headroom_bench.live.clock import monotonic_ns
 
@@ -15,7 +17,29 @@ _BINS = 20_000
 """Lateness is counted in tenths of a millisecond up to two seconds, so that memory is bounded."""
 _SPAN_NS = 100_000_000
 _SPANS = 36_000
-"""The worst lateness of each tenth of a second is remembered for an hour."""
+"""What each tenth of a second was like is remembered for an hour."""
+LATE_MS = 10.0
+"""A lateness beyond this is a pause: what arrived during it is stamped noticeably late."""
+
+
+class _Span(NamedTuple):
+    """A tenth of a second: its number, the worst lateness in it, and how long its pauses were."""
+
+    number: int
+    worst_ms: float
+    pauses_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class LagSeen:
+    """How late the loop was during one request, milliseconds of wall time."""
+
+    worst_ms: float
+    at_first_ms: float
+    """Around the moment of its first token."""
+    at_last_ms: float
+    pauses_ms: float
+    """All pauses of more than `LATE_MS` together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +61,7 @@ class LagWatch:
         self._counts = [0] * (_BINS + 1)
         self._ticks = 0
         self._max_ms = 0.0
-        self._spans: deque[tuple[int, float]] = deque(maxlen=_SPANS)
+        self._spans: deque[_Span] = deque(maxlen=_SPANS)
         self._timer: asyncio.TimerHandle | None = None
         self._due_ns = 0
         self._wall_s = 0.0
@@ -61,23 +85,35 @@ class LagWatch:
         self._ticks += 1
         self._max_ms = max(self._max_ms, lag_ms)
         self._counts[min(_BINS, int(lag_ms / _BIN_MS))] += 1
-        span = now_ns // _SPAN_NS
-        if self._spans and self._spans[-1][0] == span:
-            self._spans[-1] = (span, max(self._spans[-1][1], lag_ms))
-        else:
-            self._spans.append((span, lag_ms))
+        number = now_ns // _SPAN_NS
+        span = _Span(number, lag_ms, lag_ms if lag_ms > LATE_MS else 0.0)
+        if self._spans and self._spans[-1].number == number:
+            before = self._spans.pop()
+            worst_ms = max(before.worst_ms, lag_ms)
+            span = _Span(number, worst_ms, before.pauses_ms + span.pauses_ms)
+        self._spans.append(span)
 
-    def worst_since_ms(self, stamp_ns: int) -> float:
-        """The largest lateness since a stamp, or in the tenth of a second before it; one that is
-        going on now counts."""
-        overdue_ms = (monotonic_ns() - self._due_ns) / 1e6 if self._timer is not None else 0.0
-        worst = max(0.0, overdue_ms)
-        first = stamp_ns // _SPAN_NS
-        for span, lag_ms in reversed(self._spans):
-            if span < first:
-                break
-            worst = max(worst, lag_ms)
-        return worst
+    def seen(self, sent_ns: int, first_ns: int, last_ns: int) -> LagSeen:
+        """The lateness during a request that ended just now, given the stamps of its sending and
+        of its first and last token. A pause that goes on now counts; a moment's lateness is that
+        of its tenth of a second and of the next, in which a pause before it may be noticed."""
+        now_ns = monotonic_ns()
+        overdue_ms = max(0.0, (now_ns - self._due_ns) / 1e6) if self._timer is not None else 0.0
+        going_on = _Span(now_ns // _SPAN_NS, overdue_ms, overdue_ms * (overdue_ms > LATE_MS))
+        since = sent_ns // _SPAN_NS
+        spans = [going_on]
+        spans += itertools.takewhile(lambda span: span.number >= since, reversed(self._spans))
+
+        def near(stamp_ns: int) -> float:
+            there = stamp_ns // _SPAN_NS
+            return max((s.worst_ms for s in spans if there <= s.number <= there + 1), default=0.0)
+
+        return LagSeen(
+            worst_ms=max(span.worst_ms for span in spans),
+            at_first_ms=near(first_ns),
+            at_last_ms=near(last_ns),
+            pauses_ms=sum(span.pauses_ms for span in spans),
+        )
 
     def stop(self) -> HarnessHealth:
         if self._timer is not None:

@@ -26,9 +26,12 @@ PARSE_SLICE_NS = 500_000
 WRITE_LIMIT_S = 30.0
 """Longest that a person waits for the record of the last answer to be on disk."""
 
-LAG_ALLOWED_MS = 10.0
-LAG_ALLOWED_SHARE = 0.1
-"""A figure is invalid when our own loop was later than both of these (the share is of TTFT)."""
+LAG_ALLOWED_MS = 5.0
+LAG_ALLOWED_SHARE = 0.05
+"""A request's figures are invalid when our own loop was later than both of these: at its first
+token (as a share of TTFT), or at its last (of E2E)."""
+PAUSES_ALLOWED_SHARE = 0.01
+"""Or when pauses took more of its life than this: of its gaps, so many would be ours."""
 
 
 class Sink(Protocol):
@@ -171,7 +174,7 @@ class LiveWorld:
         """Reads an answer, completes its record, and hands it to whoever keeps or shows it."""
         reading = await _parse(exchange)
         times = fill_from_wire(record, request, exchange, reading, self._clock)
-        self._judge_ourselves(record, exchange)
+        self._judge_ourselves(record, exchange, reading)
         if record.prompt_tokens is not None:
             record.truncated = record.truncated or record.prompt_tokens < prompt.least_tokens
         self._renderer.learn(request, record, reading.text)
@@ -254,13 +257,24 @@ class LiveWorld:
             on_sent=on_sent,
         )
 
-    def _judge_ourselves(self, record: RequestRecord, exchange: Exchange) -> None:
-        lag_ms = self._lag.worst_since_ms(exchange.sent_ns or exchange.started_ns)
-        record.harness_lag_ms = lag_ms
-        lag_ms *= self._clock.scale  # faster than life, a wall millisecond spoils more of it
-        allowed_ms = max(LAG_ALLOWED_MS, LAG_ALLOWED_SHARE * 1e3 * (record.ttft_s or 0.0))
-        record.valid = lag_ms <= allowed_ms and exchange.ended != "interrupted"
+    def _judge_ourselves(self, record: RequestRecord, exchange: Exchange, reading: Reading) -> None:
+        sent_ns = exchange.sent_ns or exchange.started_ns
+        tokens = reading.token_events or [(exchange.end_ns, "silent")]
+        lag = self._lag.seen(sent_ns, tokens[0][0], tokens[-1][0])
+        record.harness_lag_ms = lag.worst_ms
+        scale = self._clock.scale  # faster than life, a wall millisecond spoils more of it
+        life_ms = (exchange.end_ns - sent_ns) / 1e6
+        late = (
+            lag.at_first_ms * scale > _lag_allowed_ms(record.ttft_s)
+            or lag.at_last_ms * scale > _lag_allowed_ms(record.e2e_s)
+            or lag.pauses_ms > PAUSES_ALLOWED_SHARE * life_ms
+        )
+        record.valid = not late and exchange.ended != "interrupted"
         record.suspect = suspicion(record, self._asking.round_trip_s)
+
+
+def _lag_allowed_ms(figure_s: float | None) -> float:
+    return max(LAG_ALLOWED_MS, LAG_ALLOWED_SHARE * 1e3 * (figure_s or 0.0))
 
 
 def _wake(woken: asyncio.Future[None]) -> None:

@@ -21,15 +21,19 @@ def test_quantiles_are_those_of_the_latenesses() -> None:
     assert health.lag_max_ms == 50.0
 
 
-def test_the_worst_since_a_moment() -> None:
+def test_what_a_request_met_of_our_lateness() -> None:
     watch = LagWatch()
-    watch.note(1_000_000_000, 7.0)
-    watch.note(2_000_000_000, 3.0)
-    watch.note(3_000_000_000, 5.0)
-    assert watch.worst_since_ms(3_000_000_000) == 5.0
-    assert watch.worst_since_ms(2_500_000_000) == 5.0
-    assert watch.worst_since_ms(1_000_000_000) == 7.0
-    assert watch.worst_since_ms(3_200_000_000) == 0.0
+    second = 1_000_000_000
+    watch.note(1 * second, 70.0)  # before it
+    watch.note(2 * second, 3.0)
+    watch.note(3 * second, 15.0)
+    watch.note(3 * second + 20_000_000, 12.0)
+    watch.note(4 * second, 8.0)
+    seen = watch.seen(2 * second, 2 * second + 50_000_000, 4 * second - 50_000_000)
+    assert (seen.worst_ms, seen.at_first_ms, seen.at_last_ms) == (15.0, 3.0, 8.0)
+    assert seen.pauses_ms == 27.0, "pauses only, and not those before it was sent"
+    calm = watch.seen(3 * second + 500_000_000, 3 * second + 600_000_000, 5 * second)
+    assert (calm.at_first_ms, calm.at_last_ms, calm.pauses_ms) == (0.0, 0.0, 0.0)
 
 
 def test_nothing_seen_is_not_known() -> None:
@@ -43,9 +47,11 @@ async def test_a_blocked_loop_is_seen_while_it_is_blocked_and_after() -> None:
     await asyncio.sleep(0.03)
     began = monotonic_ns()
     time.sleep(0.08)  # a callback that takes too long
-    assert watch.worst_since_ms(began) >= 60
+    during = watch.seen(began, monotonic_ns(), monotonic_ns())
+    assert during.worst_ms >= 60
+    assert during.pauses_ms >= 60
     await asyncio.sleep(0.03)
-    assert watch.worst_since_ms(began) >= 60
+    assert watch.seen(began, began, monotonic_ns()).worst_ms >= 60
     health = watch.stop()
     assert health.lag_max_ms is not None
     assert health.lag_max_ms >= 60
