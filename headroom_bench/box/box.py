@@ -80,6 +80,7 @@ class Box:
         self._calls: list[_Call] = []  # by time, then in order of calling
         self._queue: OrderedDict[int, Task] = OrderedDict()  # by task number
         self._reading: list[Task] = []
+        self._running = 0  # those who read or decode
         self._decoders = _decoding(pricer, design)
         self._memory = _memory(design, self._decoders)
         self._plan = Plan(pricer, design, self._decoders, self._memory, self._reading, leap)
@@ -141,10 +142,13 @@ class Box:
         `by` it looks no further than that moment, and may return any later one in which nothing
         happens: asking so costs no more than the passes until then.
         """
-        turn = self._plan.turn_at(by) if self._busy() else None
-        if not self._calls or (turn is not None and self._calls[0].at > turn):
+        turn = self._plan.turn_at(by) if self._running else None
+        if not self._calls:
             return turn
-        heard = self._boundary_at(self._calls[0].at)
+        call_at = self._calls[0].at
+        if turn is not None and call_at > turn:
+            return turn
+        heard = self._boundary_at(call_at)
         return heard if turn is None else min(turn, heard)
 
     def advance(self, to: float) -> list[Event]:
@@ -162,7 +166,7 @@ class Box:
             if self._queue and not self._refused:
                 self._admit(events)
             call_at = calls[0].at if calls else inf
-            if self._busy():
+            if self._running:
                 if not self._run(call_at, to, events):
                     break
             elif call_at <= to:
@@ -192,10 +196,10 @@ class Box:
             SlotView(index, "free", None, None, 0, 0, 0, 0, tokens)
             for index, tokens in self._memory.idle()
         ]
-        running = [*self._reading, *self._decoders.tasks.values()]
+        running = (*self._reading, *self._decoders.tasks.values())
         views += map(self._view, running)
         views.sort(key=attrgetter("index"))
-        free = self.design.parallel - len(running)
+        free = self.design.parallel - self._running
         share = self._memory.used_share()
         return Snapshot(self._now, tuple(views), free, len(self._queue), share)
 
@@ -204,9 +208,6 @@ class Box:
     def _check_time(self, at: float) -> None:
         if not at >= self._now:
             raise ValueError(f"time {at} s is before {self._now} s, which the box has reached")
-
-    def _busy(self) -> bool:
-        return bool(self._reading or self._decoders.tasks)
 
     def _apply_calls(self, events: list[Event]) -> None:
         calls = self._calls
@@ -267,7 +268,7 @@ class Box:
         seated = False
         while queue:
             task = next(iter(queue.values()))
-            if (task.request.alone or self._solo) and self._busy():
+            if (task.request.alone or self._solo) and self._running:
                 self._refused = True  # some requests run with no other beside them
                 break
             if not self._memory.seat(task):
@@ -285,6 +286,7 @@ class Box:
                 task.cached_tokens = task.start
                 usage.queue_s += at - task.submitted_at
             self._reading.append(task)
+            self._running += 1
             events.append(Event("admitted", task.request.id, at, task.prompt_tokens))
             events.append(Event("cached", task.request.id, at, task.start))
             seated = True
@@ -302,6 +304,7 @@ class Box:
         else:
             self._reading.remove(task)
             generated, written = len(task.times), task.held
+        self._running -= 1
         self._memory.release(task, generated, written, keep=keep)
         self._refused = False
 
@@ -351,17 +354,19 @@ class Box:
         blocks = plan.blocks
         while True:
             block = blocks[0] if blocks else plan.grow()
-            ends = block.ends
-            if not len(ends):
+            ends, end = block.ends, block.end
+            if not ends:
                 self._make_room(events)
                 return True
             heard = False
-            if call_at <= to and call_at <= block.end:
+            if call_at <= to and call_at <= end:
                 last = block.first_at_or_after(call_at)
-                heard = bool(ends[last] <= to)
+                heard = ends[last] <= to
                 count = last + 1 if heard else last
-            elif block.end <= to:
+            elif end <= to:
                 count = len(ends)
+            elif ends[block.taken] > to:
+                return False
             else:
                 count = block.count_until(to)
             if count > block.taken:
@@ -377,22 +382,16 @@ class Box:
 
     def _take(self, block: Block, count: int) -> None:
         """The block's first `count` passes are over."""
-        taken = block.taken
-        ends = block.ends
-        new = count - taken
-        whole = count == len(ends)
-        end = block.end if whole else float(ends[count - 1])
-        usage, running = self.usage, len(self._reading) + len(self._decoders.tasks)
-        usage.busy_s += end - self._at
-        if running >= self.design.parallel:
-            usage.all_taken_s += end - self._at
-        usage.passes += new
+        usage, taken, ends = self.usage, block.taken, block.ends
+        passes, end = count - taken, ends[count - 1]
+        spent_s = end - self._at
+        usage.busy_s += spent_s
+        if self._running >= self.design.parallel:
+            usage.all_taken_s += spent_s
+        usage.passes += passes
         if block.decodes:
-            self._decoders.pass_over(ends if whole and not taken else ends[taken:count])
-            if self._decoders.steady:
-                usage.decode_tokens += new * len(self._decoders.tasks)
-            else:
-                usage.decode_tokens += sum(gained for _, gained in self._decoders.gains())
+            new = ends if passes == len(ends) else ends[taken:count]
+            usage.decode_tokens += self._decoders.pass_over(new)
         for task, tokens in block.reads:
             if task.prefill_at is None:
                 task.prefill_at = self._at
@@ -409,8 +408,9 @@ class Box:
             if not self._leap:
                 for task, gained in decoders.gains():
                     events.append(Event("tokens", task.request.id, self._at, gained))
-            for task in decoders.finishing():
-                self._finish(task, events)
+            if decoders.next_finish <= decoders.beat:
+                for task in decoders.finishing():
+                    self._finish(task, events)
         for task, _ in block.reads:
             if task.held == task.target:
                 self._know(task, events)
@@ -458,7 +458,7 @@ class Box:
         """Where a call made at `at` takes effect."""
         if at <= self._at:
             return self._at
-        return self._plan.boundary_at(at) if self._busy() else at
+        return self._plan.boundary_at(at) if self._running else at
 
 
 def _decoding(pricer: Pricer, design: BoxDesign) -> Decoding:

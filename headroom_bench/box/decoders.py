@@ -12,15 +12,15 @@ import sys
 from array import array
 from heapq import heappop, heappush
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headroom_bench.box.task import Task
 from headroom_bench.box.timeline import Timeline
 from headroom_bench.roofline.pricer import Batch, Chunk
 from headroom_bench.segments import Segment
 
 NEVER = sys.maxsize
+
+_new = tuple.__new__
+"""Makes a named tuple in a third of the time of its own, which is a function of Python."""
 
 _Entry = tuple[int, int, Task]
 """A beat, the order of admission (no two are equal), who."""
@@ -44,6 +44,7 @@ class Decoders:
         "_window",
         "beat",
         "lockstep",
+        "next_finish",
         "tasks",
     )
 
@@ -58,6 +59,8 @@ class Decoders:
         """By order of admission; the longest decoding first."""
         self.lockstep = 0
         """How many repeat another's prompt and position at temperature 0."""
+        self.next_finish = NEVER
+        """The beat in which the next sequence gets its last token."""
         self._window = window
         self._page_tokens = page_tokens
         self._residues = [0] * page_tokens  # how many shifts leave that rest in pages
@@ -76,14 +79,16 @@ class Decoders:
     def add(self, task: Task) -> None:
         """`task` has its prompt and its tokens so far in memory but for the last one; from the next
         beat on it decodes."""
-        beat = self.beat
+        beat, order = self.beat, task.order
         generated = len(task.times)
         shift = task.shift = task.prompt_tokens + generated - 2 - beat
         task.since = beat
-        task.last_beat = beat + task.wanted - generated
-        self.tasks[task.order] = task
-        self._count(task, 1)
-        heappush(self._finishes, (task.last_beat, task.order, task))
+        last = task.last_beat = beat + task.wanted - generated
+        self.tasks[order] = task
+        if last < self.next_finish:
+            self.next_finish = last
+        self._count(shift, 1)
+        heappush(self._finishes, (last, order, task))
         if task.request.greedy:
             self._route(task, 1)
         if self._window is None:
@@ -93,25 +98,30 @@ class Decoders:
             task.growing = True
             self._growing += 1
             self._growing_shifts += shift
-            heappush(self._crossings, (crossing, task.order, task))
+            heappush(self._crossings, (crossing, order, task))
 
     def remove(self, task: Task) -> None:
         """`task` decodes no more. `rewind` first, unless this is the last beat looked at.
 
         Heap entries stay until they come up, for to find them would cost O(n).
         """
-        del self.tasks[task.order]
-        task.times.extend(self._timeline.run(task.since + 1, self.beat - task.since))
+        tasks, since, beat = self.tasks, task.since, self.beat
+        del tasks[task.order]
+        task.times.extend(self._timeline.run(since + 1, beat - since))
         task.since = -1
-        self._count(task, -1)
+        if task.last_beat == self.next_finish:
+            self.next_finish = self._first_finish()
+        self._count(task.shift, -1)
         if task.request.greedy:
             self._route(task, -1)
         if task.growing:
             task.growing = False
             self._growing -= 1
             self._growing_shifts -= task.shift
-        oldest = next(iter(self.tasks.values()), None)
-        self._timeline.forget_before((oldest.since if oldest else self.beat) + 1)
+        for oldest in tasks.values():
+            beat = oldest.since
+            break
+        self._timeline.forget_before(beat + 1)
 
     def generated(self, task: Task) -> int:
         """Tokens of the answer so far."""
@@ -126,31 +136,27 @@ class Decoders:
 
     # --- passes -------------------------------------------------------------------------------
 
-    def pass_over(self, ends: list[float] | NDArray[np.float64]) -> None:
-        """The next beats' end times: everyone has one token more for each."""
+    def pass_over(self, ends: array[float]) -> int:
+        """The next beats' end times: everyone has one token more for each. How many that makes."""
         self._timeline.append(ends)
-        self.beat += len(ends)
+        beats = len(ends)
+        self.beat += beats
+        return beats * len(self.tasks)
 
     def gains(self) -> list[tuple[Task, int]]:
         """Who got how many tokens in the last beat."""
         return [(task, 1) for task in self.tasks.values()]
 
     def finishing(self) -> list[Task]:
-        """Those who got their last token in the beat just over, in order of admission."""
-        done = []
-        while self.next_finish() == self.beat:
-            done.append(heappop(self._finishes)[2])
+        """Those who got their last token in the beat just over, in order of admission. They are
+        told once, to be removed."""
+        finishes, beat = self._finishes, self.beat
+        done: list[Task] = []
+        while finishes and finishes[0][0] == beat:
+            _, order, task = heappop(finishes)
+            if order in self.tasks:
+                done.append(task)
         return done
-
-    def next_finish(self) -> int:
-        """The beat in which the next sequence gets its last token, `NEVER` without one."""
-        finishes = self._finishes
-        while finishes:
-            beat, order, task = finishes[0]
-            if order in self.tasks and task.last_beat == beat:
-                return beat
-            heappop(finishes)
-        return NEVER
 
     def steady_until(self, beat: int) -> int:
         """The last beat that can be priced together with `beat`.
@@ -165,15 +171,17 @@ class Decoders:
                 heappop(crossings)
                 continue
             if crossing > beat:
-                return min(crossing - 1, self.next_finish())
+                return min(crossing - 1, self.next_finish)
             self._crossed.append(heappop(crossings))
             task.growing = False
             self._growing -= 1
             self._growing_shifts -= task.shift
-        return self.next_finish()
+        return self.next_finish
 
     def rewind(self) -> None:
         """Look no further ahead than the next beat: undo the crossings after it."""
+        if not self._crossed:
+            return
         for entry in self._crossed:
             if entry[0] > self.beat + 1:
                 task = entry[2]
@@ -182,6 +190,16 @@ class Decoders:
                 self._growing += 1
                 self._growing_shifts += task.shift
         self._crossed.clear()
+
+    def _first_finish(self) -> int:
+        """The heap's first beat in which anybody will finish, `NEVER` without one."""
+        finishes = self._finishes
+        while finishes:
+            beat, order, _ = finishes[0]
+            if order in self.tasks:
+                return beat
+            heappop(finishes)
+        return NEVER
 
     # --- sums ---------------------------------------------------------------------------------
 
@@ -193,11 +211,11 @@ class Decoders:
             return Batch(0, 0, 0, 0, chunks, moved_tokens=moved)
         count = len(self.tasks)
         kv_tokens = count * beat + self._shifts
-        if self._window is None:
-            return Batch(count, kv_tokens, kv_tokens, count, chunks, 0, 0, self.lockstep, moved)
-        growing = self._growing
-        inside = growing * beat + self._growing_shifts + (count - growing) * self._window
-        return Batch(count, kv_tokens, inside, growing, chunks, 0, 0, self.lockstep, moved)
+        inside, growing = kv_tokens, count
+        if self._window is not None:
+            growing = self._growing
+            inside = growing * beat + self._growing_shifts + (count - growing) * self._window
+        return _new(Batch, (count, kv_tokens, inside, growing, chunks, 0, 0, self.lockstep, moved))
 
     def pass_tokens(self) -> int:
         """Tokens that a pass computes for those who decode."""
@@ -209,32 +227,27 @@ class Decoders:
 
     def pages_now(self) -> int:
         """The pages that these fill, each sequence its own."""
-        return self._pages(self.beat + 1)
+        return self.pages_after(self.beat)
 
     def pages_after(self, beat: int) -> int:
-        """The same once `beat` is over."""
-        return self._pages(beat + 1)
+        """The same once `beat` is over: the sum of ceil((beat + 1 + shift) / page)."""
+        page, residues = self._page_tokens, self._residues
+        whole, rest = divmod(beat + 1, page)
+        pages = len(self.tasks) * (whole + 1) + self._quotients
+        if not rest:
+            return pages - residues[0]
+        return pages + sum(residues[page - rest + 1 :])
 
     def most_pages(self, beat: int) -> int:
         """No fewer than `pages_after(beat)`, and quicker to tell."""
         count, page = len(self.tasks), self._page_tokens
         return (count * (beat + page) + self._shifts) // page
 
-    def _pages(self, beat: int) -> int:
-        """Sum of ceil((beat + shift) / page)."""
-        page, residues = self._page_tokens, self._residues
-        whole, rest = divmod(beat, page)
-        count = len(self.tasks)
-        pages = count * (whole + 1) + self._quotients
-        if not rest:
-            return pages - residues[0]
-        return pages + sum(residues[page - rest + 1 :])
-
-    def _count(self, task: Task, sign: int) -> None:
-        quotient, rest = divmod(task.shift, self._page_tokens)
+    def _count(self, shift: int, sign: int) -> None:
+        quotient, rest = divmod(shift, self._page_tokens)
         self._residues[rest] += sign
         self._quotients += sign * quotient
-        self._shifts += sign * task.shift
+        self._shifts += sign * shift
 
     def _route(self, task: Task, sign: int) -> None:
         key = (task.shift, task.segments)

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from array import array
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.speculation import Speculation, seed_of
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Batch, Chunk
@@ -23,6 +19,8 @@ class Drafters:
     __slots__ = ("_gains", "_page_tokens", "_speculation", "_window", "beat", "tasks")
 
     steady = False
+    next_finish = 0
+    """Not known beforehand: it may be any beat."""
 
     def __init__(self, window: int | None, page_tokens: int, speculation: Speculation) -> None:
         self.beat = 0
@@ -53,11 +51,12 @@ class Drafters:
 
     # --- passes -------------------------------------------------------------------------------
 
-    def pass_over(self, ends: list[float] | NDArray[np.float64]) -> None:
-        """One pass is over: everyone has the token that it samples, and the accepted before it."""
+    def pass_over(self, ends: array[float]) -> int:
+        """One pass is over: everyone has the token that it samples, and the accepted before it.
+        How many that makes."""
         (end,) = ends
         self.beat += 1
-        gains = []
+        gains, tokens = [], 0
         for task in self.tasks.values():
             drafted = self._drafted(task)
             accepted = self._speculation.accepted(
@@ -68,7 +67,9 @@ class Drafters:
             task.accepted += accepted
             task.times.extend([end] * (accepted + 1))
             gains.append((task, accepted + 1))
+            tokens += accepted + 1
         self._gains = gains
+        return tokens
 
     def gains(self) -> list[tuple[Task, int]]:
         return self._gains
@@ -78,9 +79,6 @@ class Drafters:
             (task for task in self.tasks.values() if len(task.times) == task.wanted),
             key=lambda task: task.order,
         )
-
-    def next_finish(self) -> int:
-        return NEVER
 
     def steady_until(self, beat: int) -> int:
         return beat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from headroom_bench.segments import Segment
@@ -19,9 +18,11 @@ POOL_EXHAUSTED = "pool_exhausted"
 """Reason of a rejection: the memory that all sequences share ran out, which ends them all."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoxRequest:
-    """One prompt and the length of the answer that it will get."""
+class BoxRequest(NamedTuple):
+    """One prompt and the length of the answer that it will get.
+
+    A named tuple, for it is made in half the time of a frozen dataclass.
+    """
 
     id: str
     """Unique among the requests that the box still remembers."""

@@ -22,13 +22,12 @@ class PagedMemory:
     """Pages for sequences. Implements `Memory`."""
 
     __slots__ = (
+        "_beside",
         "_decoders",
         "_design",
         "_limit",
         "_page",
         "_places",
-        "_reserved",
-        "_shared",
         "tree",
     )
 
@@ -39,13 +38,15 @@ class PagedMemory:
         self._limit = design.usable_pool // design.page_tokens
         self._places = Places(design.parallel)
         self.tree = PrefixTree(design.page_tokens)
-        self._reserved = 0  # pages of their own of those who do not take pages beat by beat
-        self._shared = 0  # pages of the tree that those who do begin with
+        # Pages of their own of those who do not take pages beat by beat, less the pages of the tree
+        # that those who do begin with: what running sequences hold beside the tree and what the
+        # decoders count.
+        self._beside = 0
 
     def seat(self, task: Task) -> bool:
         if not self._places:
             return False
-        self.settle()
+        private = self._settle()
         tree, page, target = self.tree, self._page, task.target
         found = self._find(task)
         start = min(found.tokens, (target - 1) // page * page)
@@ -53,7 +54,7 @@ class PagedMemory:
         if self._design.reserve_answer:
             tokens = task.prompt_tokens + task.wanted
         own = -(-tokens // page) - start // page
-        used = tree.pages - tree.evictable + self._private()
+        used = tree.pages - tree.evictable + private
         if own + found.unused > self._limit - used:
             if used:
                 return False
@@ -67,7 +68,7 @@ class PagedMemory:
         task.base = node if node.pages == node.full else node.parent
         task.start = start
         task.pages, task.reserved = start // page, own
-        self._reserved += own
+        self._beside += own
         return True
 
     def read(self, task: Task, tokens: int) -> None:
@@ -79,20 +80,21 @@ class PagedMemory:
         assert node is not None
         if node.children or node.start // self._page + node.pages > task.pages:
             self.settle()
-        if not self._design.reserve_answer:
-            self._reserved -= task.reserved
+        takes_by_beat = not self._design.reserve_answer
+        if takes_by_beat:
+            self._beside -= task.reserved
             task.reserved = 0
         self._hold(task, len(task.times), task.target)
-        if not self._design.reserve_answer:
-            self._shared += task.pages
+        if takes_by_beat:
+            self._beside -= task.pages
 
     def release(self, task: Task, generated: int, written: int, *, keep: bool) -> None:
         assert task.seat is not None
         if task.reserved:
-            self._reserved -= task.reserved
+            self._beside -= task.reserved
             task.reserved = 0
         else:
-            self._shared -= task.pages
+            self._beside += task.pages
         if keep:
             self._hold(task, generated, written)
         assert task.node is not None
@@ -101,17 +103,14 @@ class PagedMemory:
         self._places.give(task.seat)
 
     def settle(self) -> None:
-        tree = self.tree
-        if tree.evictable:
-            excess = tree.pages + self._private() - self._limit
-            if excess > 0:
-                tree.evict(excess)
+        if self.tree.evictable:
+            self._settle()
 
     def fit(self, beat: int, reads: int, decodes: bool) -> int:  # noqa: ARG002
         if self._design.reserve_answer or not decodes:
             return NEVER
         tree, decoders = self.tree, self._decoders
-        most = self._limit - (tree.pages - tree.evictable) - self._reserved + self._shared
+        most = self._limit - (tree.pages - tree.evictable) - self._beside
         if decoders.most_pages(beat + SURE_BEATS) <= most:
             return SURE_BEATS
         low, high = 0, SURE_BEATS + 1  # the first `low` beats fit, the first `high` do not
@@ -132,8 +131,16 @@ class PagedMemory:
     def _private(self) -> int:
         """Pages that running sequences hold beside the tree."""
         if self._design.reserve_answer:
-            return self._reserved
-        return self._reserved + self._decoders.pages_now() - self._shared
+            return self._beside
+        return self._beside + self._decoders.pages_now()
+
+    def _settle(self) -> int:
+        """Settle. The pages that running sequences hold beside the tree."""
+        private = self._private()
+        excess = self.tree.pages + private - self._limit
+        if excess > 0:
+            self.tree.evict(excess)
+        return private
 
     def _find(self, task: Task) -> Match:
         """How much of the prompt, and of the answer so far, the tree holds."""
@@ -176,7 +183,7 @@ class PagedMemory:
         if task.reserved:
             moved = min(task.reserved, pages - task.pages)
             task.reserved -= moved
-            self._reserved -= moved
+            self._beside -= moved
         task.pages = pages
 
 

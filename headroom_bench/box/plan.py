@@ -8,12 +8,12 @@ blocks start small and double, so what is thrown away is never much more than wh
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headroom_bench.box.design import BoxDesign
 from headroom_bench.box.memory import Decoding, Memory
@@ -34,7 +34,7 @@ Read = tuple[Task, int]
 class Block:
     """Passes that were priced together."""
 
-    ends: list[float] | NDArray[np.float64]
+    ends: array[float]
     """End times, in seconds. None where memory has run out: no pass, but room to be made."""
     end: float
     """The last of them; where memory has run out, when."""
@@ -116,9 +116,7 @@ class Plan:
         """The first end of a pass at or after `at`, which is not after the next turn."""
         for block in self.blocks:
             if block.end >= at:
-                if not len(block.ends):
-                    return block.end
-                return float(block.ends[block.first_at_or_after(at)])
+                return block.ends[block.first_at_or_after(at)] if block.ends else block.end
         raise AssertionError("after the turn")
 
     def grow(self) -> Block:
@@ -166,7 +164,7 @@ class Plan:
             decoders.steady_until(self._beat)
         batch = decoders.batch(self._beat, decodes, tuple(chunks), moved)
         end = self._at + self._pricer.pass_s(batch)
-        return Block([end], end, True, decodes, reads)
+        return Block(array("d", (end,)), end, True, decodes, reads)
 
     def _decode(self) -> Block:
         """As many decode-only passes as can be priced together."""
@@ -177,7 +175,7 @@ class Plan:
         if not self._leap:
             decoders.steady_until(beat)
             end = self._at + self._pricer.pass_s(decoders.batch(beat))
-            return Block([end], end, True, True, [])
+            return Block(array("d", (end,)), end, True, True, [])
         until = decoders.steady_until(beat)
         count, size = until - beat + 1, self._size
         if count > size:
@@ -186,18 +184,23 @@ class Plan:
             count = fit
         if size < MOST_LEAP:
             self._size = 2 * size
-        turn = beat + count - 1 == until and until == decoders.next_finish()
+        turn = beat + count - 1 == until == decoders.next_finish
+        ends = self._ends(beat, count)
+        return Block(ends, ends[-1], turn, True, [])
+
+    def _ends(self, beat: int, count: int) -> array[float]:
+        """When each of `count` decode-only passes ends, from that of `beat` on."""
+        pricer, decoders = self._pricer, self._decoders
         if count >= VECTOR_PASSES:
-            times = self._pricer.passes_s(decoders.batch(beat), count).cumsum()
-            times += self._at
-            return Block(times, float(times[-1]), turn, True, [])
-        ends: list[float] = []
-        end = self._at
+            ends = np.add.accumulate(pricer.passes_s(decoders.batch(beat), count))
+            ends += self._at
+            return array("d", ends.tobytes())
+        few, end = array("d"), self._at
         for ahead in range(count):
-            end += self._pricer.pass_s(decoders.batch(beat + ahead))
-            ends.append(end)
-        return Block(ends, end, turn, True, [])
+            end += pricer.pass_s(decoders.batch(beat + ahead))
+            few.append(end)
+        return few
 
     def _dry(self) -> Block:
         """There is no room for the next pass."""
-        return Block([], self._at, True, False, [])
+        return Block(array("d"), self._at, True, False, [])

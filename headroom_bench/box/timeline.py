@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from array import array
 
-import numpy as np
-from numpy.typing import NDArray
-
 TRIM_PASSES = 4096
 """Forget old passes in lots of at least this many, so that the shift costs little for each."""
 
@@ -27,12 +24,9 @@ class Timeline:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def append(self, ends: list[float] | NDArray[np.float64]) -> None:
+    def append(self, ends: array[float]) -> None:
         """The next passes' end times."""
-        if isinstance(ends, list):
-            self._ends.extend(ends)
-        else:
-            self._ends.frombytes(ends.tobytes())
+        self._ends.extend(ends)
 
     def run(self, first_pass: int, count: int) -> array[float]:
         """End times of `count` passes from number `first_pass` on. They must still be kept."""

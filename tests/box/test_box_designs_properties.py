@@ -278,7 +278,7 @@ def test_pages_are_conserved(case: Case) -> None:
             assert sum(node.pages for node in held if not node.refs) == tree.evictable
         ask(box, call)
     drain(box)
-    assert memory._reserved == memory._shared == 0
+    assert memory._beside == 0
     assert memory.tree.evictable == memory.tree.pages
 
 
