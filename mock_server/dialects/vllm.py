@@ -13,6 +13,7 @@ from mock_server import asks
 from mock_server.asks import ENDLESS_TOKENS, Ask
 from mock_server.designs import room_of
 from mock_server.dialects.openai import OpenAi
+from mock_server.dialects.uvicorn import headers_as_uvicorn
 from mock_server.dialects.vllm_events import VllmChat, VllmCompletion
 from mock_server.dialects.vllm_log import VllmLog
 from mock_server.dialects.vllm_metrics import VllmMetrics
@@ -53,6 +54,7 @@ class Vllm(OpenAi):
         post("/tokenize", self._tokenize)
         post("/detokenize", self._detokenize)
         app.on_startup.append(self._count)
+        app.on_response_prepare.append(headers_as_uvicorn)
 
     async def _count(self, _: web.Application) -> None:
         """Metrics count from the start on."""

@@ -1,93 +1,31 @@
-"""vLLM 0.32's `/metrics`, with its names, labels and buckets."""
+"""vLLM 0.32's `/metrics`, with its names, words, labels and buckets.
+
+Left out are the families of the HTTP server and of Python, and the birthday (`_created`) of each
+counter.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mock_server.dialects.openai_events import finish_reason
+from mock_server.dialects.vllm_metric_names import WORDS, buckets
 from mock_server.jobs import Job
 from mock_server.service import Service
 
-_TTFT: tuple[float, ...] = (
-    0.001,
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-)
-_TTFT += (20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)
-_ITL: tuple[float, ...] = (
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-)
-_ITL += (20.0, 40.0, 80.0)
-_LONG: tuple[float, ...] = (
-    0.3,
-    0.5,
-    0.8,
-    1.0,
-    1.5,
-    2.0,
-    2.5,
-    5.0,
-    10.0,
-    15.0,
-    20.0,
-    30.0,
-    40.0,
-    50.0,
-    60.0,
-    120.0,
-)
-_LONG += (240.0, 480.0, 960.0, 1920.0, 7680.0)
-_COUNT = tuple(float(m * 10**e) for e in range(5) for m in (1, 2, 5))
 _FINISHED = ("stop", "length", "abort", "error", "repetition")
-_SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
-
-_TIMES = {
-    "time_to_first_token_seconds": _TTFT,
-    "inter_token_latency_seconds": _ITL,
-    "request_time_per_output_token_seconds": _ITL,
-    "e2e_request_latency_seconds": _LONG,
-    "request_queue_time_seconds": _LONG,
-    "request_inference_time_seconds": _LONG,
-    "request_prefill_time_seconds": _LONG,
-    "request_decode_time_seconds": _LONG,
-    "request_prompt_tokens": _COUNT,
-    "request_generation_tokens": _COUNT,
-    "request_max_num_generation_tokens": _COUNT,
-    "request_params_n": (1.0, 2.0, 5.0, 10.0, 20.0),
-    "request_params_max_tokens": _COUNT,
-    "request_num_preemptions": (0.0, 1.0, 2.0, 5.0, 10.0),
-    "request_prefill_kv_computed_tokens": _COUNT,
+_NEVER = {
+    "engine_sleep_state": ("sleep_state", ("awake", "weights_offloaded", "discard_all")),
+    "admission_rejections_total": ("reason", ("max_num_queued_reqs", "max_num_queued_tokens")),
 }
+"""Families of which nothing happens here, with their labels: the first engine state is 1."""
+_ONLY = {"admission_rejections_total": "model_name", "cache_config_info": "engine"}
+"""Families with one of the two usual labels."""
+_PAGE_TOKENS = 16
+
+Sample = tuple[dict[str, str], float]
 
 
 class Histogram:
@@ -98,34 +36,39 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def add(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
-    def lines(self, name: str, labels: str) -> Iterable[str]:
+    def lines(self, name: str, labels: dict[str, str]) -> Iterable[str]:
         so_far = 0
         for bound, count in zip((*self._bounds, None), self._counts, strict=True):
             so_far += count
-            shown = "+Inf" if bound is None else bound
-            yield f'{name}_bucket{{engine="0",le="{shown}",{labels}}} {float(so_far)}'
-        yield f'{name}_count{{engine="0",{labels}}} {float(so_far)}'
-        yield f'{name}_sum{{engine="0",{labels}}} {self._sum}'
+            shown = "+Inf" if bound is None else str(bound)
+            yield _line(f"{name}_bucket", {"le": shown} | labels, so_far)
+        yield _line(f"{name}_count", labels, so_far)
+        yield _line(f"{name}_sum", labels, self._sum)
 
 
 class VllmMetrics:
     """Counts requests that are over; gauges are read when asked."""
 
     def __init__(self, model: str, service: Service) -> None:
-        self._model = model
+        self._labels = {"engine": "0", "model_name": model}
         self._service = service
-        self._histograms = {name: Histogram(bounds) for name, bounds in _TIMES.items()}
+        bounds = buckets(service.ctx_per_slot)
+        self._histograms = {name: Histogram(bound) for name, bound in bounds.items()}
         self._finished: Counter[str] = Counter()
         self._read = 0
         self._cached = 0
         self._generated = 0
+        self._drafts = 0
+        self._accepted_at: Counter[int] = Counter()
+        self._passes_seen = (0, 0)
 
     def over(self, job: Job) -> None:
         """The box is done with `job`."""
+        self._see_passes()
         reasons = {"cancelled": "abort", "failed": "error"}
         reason = reasons.get(job.outcome) or finish_reason(job).replace("tool_calls", "stop")
         self._finished[reason] += 1
@@ -134,6 +77,8 @@ class VllmMetrics:
         self._generated += job.generated
         if job.outcome != "done":
             return
+        if job.drafted:
+            self._see_drafts(job)
         add = {name: histogram.add for name, histogram in self._histograms.items()}
         add["time_to_first_token_seconds"](job.queue_s + job.prompt_s)
         scale_ns = job.decode_s / max(1, job.due_ns[-1] - job.due_ns[0])
@@ -154,45 +99,113 @@ class VllmMetrics:
         add["request_num_preemptions"](job.preemptions)
         add["request_prefill_kv_computed_tokens"](job.read_tokens)
 
+    def _see_passes(self) -> None:
+        """Passes since the last look, each with as many tokens as they had on average."""
+        usage = self._service.box.usage
+        seen, self._passes_seen = (
+            self._passes_seen,
+            (usage.passes, usage.prefill_tokens + usage.decode_tokens),
+        )
+        passes, tokens = (now - before for now, before in zip(self._passes_seen, seen, strict=True))
+        if passes:
+            self._histograms["iteration_tokens_total"].add(tokens / passes, passes)
+
+    def _see_drafts(self, job: Job) -> None:
+        """Tokens of one pass share its end; all but one of them were drafted."""
+        sizes = Counter(job.due_ns)
+        first = job.due_ns[0]
+        for due, tokens in sizes.items():
+            if due != first:
+                self._drafts += 1
+                self._accepted_at.update(range(tokens - 1))
+
     def text(self) -> str:
         """Prometheus text."""
-        service = self._service
-        usage, room = service.box.usage, service.room_tokens
-        named = f'model_name="{self._model}"'
+        self._see_passes()
+        samples = self._samples()
         lines: list[str] = []
-
-        def gauge(name: str, value: float, kind: str = "gauge", more: str = "") -> None:
-            lines.append(f"# TYPE vllm:{name} {kind}")
-            lines.append(f'vllm:{name}{{engine="0",{more}{named}}} {float(value)}')
-
-        gauge("num_requests_running", service.running)
-        gauge("num_requests_waiting", service.waiting)
-        gauge("kv_cache_usage_perc", service.box.snapshot().memory_share or 0.0)
-        gauge("prefix_cache_queries_total", self._read + self._cached, "counter")
-        gauge("prefix_cache_hits_total", self._cached, "counter")
-        gauge("num_preemptions_total", usage.preempted, "counter")
-        gauge("prompt_tokens_total", self._read + self._cached, "counter")
-        gauge("prompt_tokens_cached_total", self._cached, "counter")
-        gauge("generation_tokens_total", self._generated, "counter")
-        if service.box.design.speculation is not None:
-            gauge("spec_decode_num_draft_tokens_total", usage.drafted, "counter")
-            gauge("spec_decode_num_accepted_tokens_total", usage.accepted, "counter")
-        lines.append("# TYPE vllm:prompt_tokens_by_source_total counter")
-        by_source = dict(zip(_SOURCES, (self._read, self._cached, 0), strict=True))
-        for source, count in by_source.items():
-            labels = f'engine="0",{named},source="{source}"'
-            lines.append(f"vllm:prompt_tokens_by_source_total{{{labels}}} {float(count)}")
-        lines.append("# TYPE vllm:request_success_total counter")
-        for reason in _FINISHED:
-            labels = f'engine="0",finished_reason="{reason}",{named}'
-            lines.append(f"vllm:request_success_total{{{labels}}} {float(self._finished[reason])}")
-        for name, histogram in self._histograms.items():
-            lines.append(f"# TYPE vllm:{name} histogram")
-            lines += histogram.lines(f"vllm:{name}", named)
-        lines.append("# TYPE vllm:cache_config_info gauge")
-        config = f'block_size="16",enable_prefix_caching="True",engine="0",{self._config(room)}'
-        lines.append(f"vllm:cache_config_info{{{config}}} 1.0")
+        for name, words in WORDS.items():
+            if name.startswith("spec_decode") and self._service.box.design.speculation is None:
+                continue
+            histogram = self._histograms.get(name)
+            kind = "histogram" if histogram else "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP vllm:{name} {words}", f"# TYPE vllm:{name} {kind}"]
+            if histogram is not None:
+                lines += histogram.lines(f"vllm:{name}", self._labels)
+                continue
+            for more, value in samples.get(name, [({}, 0.0)]):
+                lines.append(_line(f"vllm:{name}", self._own(name) | more, value))
         return "\n".join(lines) + "\n"
 
-    def _config(self, room: int) -> str:
-        return f'kv_cache_size_tokens="{room}",num_gpu_blocks="{room // 16}"'
+    def _own(self, family: str) -> dict[str, str]:
+        only = _ONLY.get(family)
+        return {only: self._labels[only]} if only else self._labels
+
+    def _samples(self) -> dict[str, list[Sample]]:
+        """Of all families but histograms; those that are not here are 0."""
+        service = self._service
+        usage = service.box.usage
+        design = service.box.design
+        asked = self._read + self._cached
+        hits = {"local_compute": self._read, "local_cache_hit": self._cached}
+        tiers = ("host", "p2p", "disk", "external_unspecified")
+        plain = {
+            "num_requests_running": service.running,
+            "num_requests_waiting": service.waiting,
+            "kv_cache_usage_perc": service.box.snapshot().memory_share or 0.0,
+            "prefix_cache_queries_total": asked,
+            "prefix_cache_hits_total": self._cached,
+            "num_preemptions_total": usage.preempted,
+            "prompt_tokens_total": asked,
+            "prompt_tokens_cached_total": self._cached,
+            "generation_tokens_total": self._generated,
+            "spec_decode_num_drafts_total": self._drafts,
+            "spec_decode_num_draft_tokens_total": usage.drafted,
+            "spec_decode_num_accepted_tokens_total": usage.accepted,
+        }
+        drafted = range(design.speculation.tokens if design.speculation else 0)
+        waiting = {"capacity": service.waiting, "deferred": 0}
+        by_label: dict[str, list[Sample]] = {
+            "num_requests_waiting_by_reason": _by("reason", waiting),
+            "prompt_tokens_by_source_total": _by("source", hits | {"external_kv_transfer": 0}),
+            "prompt_tokens_cached_by_source_total": _by(
+                "source", {"device": self._cached} | dict.fromkeys(tiers, 0)
+            ),
+            "request_success_total": _by(
+                "finished_reason", {reason: self._finished[reason] for reason in _FINISHED}
+            ),
+            "spec_decode_num_accepted_tokens_per_pos_total": _by(
+                "position", {str(place): self._accepted_at[place] for place in drafted}
+            ),
+            "cache_config_info": [(self._config(), 1.0)],
+        }
+        for name, (label, values) in _NEVER.items():
+            by_label[name] = _by(label, {value: int(value == "awake") for value in values})
+        for name, value in plain.items():
+            by_label[name] = [({}, float(value))]
+        return by_label
+
+    def _config(self) -> dict[str, str]:
+        room = self._service.room_tokens
+        return {
+            "block_size": str(_PAGE_TOKENS),
+            "enable_prefix_caching": str(self._service.box.design.prefix_cache),
+            "kv_cache_size_tokens": str(room),
+            "num_gpu_blocks": str(room // _PAGE_TOKENS),
+        }
+
+
+def _by(label: str, values: dict[str, int]) -> list[Sample]:
+    return [({label: name}, float(value)) for name, value in values.items()]
+
+
+def _line(name: str, labels: dict[str, str], value: float) -> str:
+    return f"{name}{{{','.join(_labels(labels))}}} {float(value)}"
+
+
+def _labels(labels: dict[str, str]) -> Iterator[str]:
+    return (f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from mock_tools import events, recorded, replay, running, shape
+from mock_tools import Flat, chat, events, recorded, replay, running, shape
 
 STREAMS = [
     "chat_stream",
@@ -19,6 +19,8 @@ STREAMS = [
     "chat_max_tokens_0",
     "chat_max_tokens_1",
     "chat_ignore_eos",
+    "chat_stream_logprobs",
+    "chat_stream_verbose",
     "oai_completion_stream",
     "oai_completion_stream_usage",
     "native_completion_stream",
@@ -51,6 +53,7 @@ WHOLE = [
     "health",
     "tokenize",
     "apply_template",
+    "err_tool_no_jinja",
 ]
 
 
@@ -231,6 +234,52 @@ async def test_busy_slot_looks_recorded() -> None:
                 (ours,) = json.loads(await slots.read())
             answer.close()
     assert shape(ours) == shape(real)
+
+
+async def test_each_native_token_has_its_timings_where_asked() -> None:
+    name = "native_completion_stream_ignore_eos"
+    async with running(slots=1) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    assert len(ours) == len(theirs)
+    assert shape(ours[0]) == shape(theirs[0])
+    assert shape(ours[-2]) == shape(theirs[-2])
+
+
+async def test_an_idle_slot_tells_what_it_ran_last_as_recorded() -> None:
+    real = json.loads(recorded("slots_after").body)
+    async with running(slots=1) as url, aiohttp.ClientSession() as session:
+        async with session.post(url + "/v1/chat/completions", json=chat()) as answer:
+            await answer.read()
+        async with session.get(url + "/slots") as slots:
+            (ours,) = json.loads(await slots.read())
+    assert shape(ours) == shape(real[0])
+    assert (ours["is_processing"], ours["params"]["max_tokens"]) == (False, 8)
+
+
+async def test_a_stream_pings_as_often_as_its_request_says() -> None:
+    """The recorded server was told to ping each second; one was asked for the same here."""
+    async with running(Flat(0.002, 0.05), slots=1) as url, aiohttp.ClientSession() as session:
+        body = chat("word " * 20, stream=True, max_tokens=2, sse_ping_interval=1)
+        async with session.post(url + "/v1/chat/completions", json=body) as answer:
+            told = await answer.read()
+    assert told.startswith(b":\n\n")
+    assert recorded("chat_stream_ping_1s").body.startswith(b":\n\n")
+
+
+async def test_completions_tell_log_probabilities() -> None:
+    async with running(slots=1) as url, aiohttp.ClientSession() as session:
+        asked = {"prompt": "word", "n_probs": 3, "max_tokens": 2}
+        async with session.post(url + "/completion", json=asked) as answer:
+            whole = await answer.json()
+        async with session.post(url + "/v1/completions", json=asked) as answer:
+            choice = (await answer.json())["choices"][0]
+    for told in (whole["completion_probabilities"], choice["logprobs"]["content"]):
+        assert [list(token) for token in told] == [
+            ["id", "token", "bytes", "logprob", "top_logprobs"]
+        ] * 2
+        assert all(len(token["top_logprobs"]) == 3 for token in told)
+        assert all(token["top_logprobs"][0]["id"] == token["id"] for token in told)
 
 
 async def test_metrics_have_the_real_names() -> None:

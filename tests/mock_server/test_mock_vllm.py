@@ -53,6 +53,26 @@ async def test_streams_look_recorded(name: str) -> None:
     assert ours == flat
 
 
+async def test_log_probabilities_look_recorded() -> None:
+    name = "completion_stream_logprobs"
+    async with running(**TINY) as url:
+        _, _, writes = await replay(url, name, VLLM)
+        async with aiohttp.ClientSession() as session:
+            asked = chat(logprobs=True, top_logprobs=2)
+            async with session.post(url + "/v1/chat/completions", json=asked) as answer:
+                whole = await answer.json()
+    ours, theirs = events(b"".join(writes)), events(recorded(name, VLLM).body)
+    for told in (*ours[:-1], *theirs[:-1]):  # the alternatives are keyed by their text
+        told["choices"][0]["logprobs"]["top_logprobs"] = None
+    assert [shape(event) for event in ours] == [shape(event) for event in theirs]
+    places = [event["choices"][0]["logprobs"]["text_offset"][0] for event in ours[:-1]]
+    texts = [event["choices"][0]["text"] for event in ours[:-1]]
+    assert places == [len("".join(texts[:at])) for at in range(len(texts))]
+    tokens = whole["choices"][0]["logprobs"]["content"]
+    assert "".join(token["token"] for token in tokens) == whole["choices"][0]["message"]["content"]
+    assert all(len(token["top_logprobs"]) == 2 for token in tokens)
+
+
 async def test_a_whole_answer_looks_recorded() -> None:
     real = recorded("chat_nonstream", VLLM)
     async with running(**TINY) as url:
@@ -116,9 +136,34 @@ async def test_metrics_have_the_real_names_and_count() -> None:
     assert float(values["vllm:inter_token_latency_seconds_sum"]) == pytest.approx(0.028, rel=1e-3)
     assert float(values["vllm:prefix_cache_hits_total"]) > 0
     assert values["vllm:request_success_total"] == "0.0"  # the last reason: repetition
-    names = set(re.findall(r"^# TYPE (\S+)", ours, re.M))
-    real = re.findall(r"^# TYPE (vllm:\S+)", VLLM_TYPES, re.M)
-    assert names == set(real)
+    assert float(values["vllm:iteration_tokens_total_count"]) >= 16
+    assert families(ours) == families(recorded("metrics_after", VLLM).body.decode())
+
+
+def families(text: str) -> list[tuple[str, ...]]:
+    """Name, help, type and labels of each family, without birthdays, and the config's labels."""
+    found = re.findall(r"^# HELP (vllm:\S+) (.*)\n# TYPE \S+ (\w+)\n\S+?\{(.*?)\} ", text, re.M)
+    named = [(*family, *re.findall(r"(\w+)=", labels)) for *family, labels in found]
+    born = [family for family in named if not family[0].endswith("_created")]
+    return [family[:3] if family[0] == "vllm:cache_config_info" else family for family in born]
+
+
+async def test_drafts_are_counted_by_place() -> None:
+    options = TINY | {"draft_tokens": 4}
+    async with running(Flat(0.002), **options) as url, aiohttp.ClientSession() as session:
+        body = chat(max_tokens=40, stream=True, stream_options={"include_usage": True})
+        async with session.post(url + "/v1/chat/completions", json=body) as told:
+            pieces = events(await told.read())
+        async with session.get(url + "/metrics") as answer:
+            ours = await answer.text()
+    theirs = recorded("metrics_after", "vllm/0.32.0/http-spec-ngram").body.decode()
+    assert families(ours) == families(theirs)
+    count = dict(re.findall(r"^vllm:spec_decode_num_(\w+)_total\{[^p]*\} (\S+)$", ours, re.M))
+    places = re.findall(r'accepted_tokens_per_pos_total.*position="\d"\} (\S+)', ours)
+    assert sum(map(float, places)) == float(count["accepted_tokens"]) > 0
+    assert sorted(places, key=float, reverse=True) == places
+    assert len(places) == 4
+    assert float(count["drafts"]) == len(pieces) - 4  # role, first token, usage, done
 
 
 async def test_reasoning_and_answers_are_apart_in_merged_events() -> None:
@@ -131,36 +176,3 @@ async def test_reasoning_and_answers_are_apart_in_merged_events() -> None:
     assert [next(iter(delta)) for delta in deltas[1:]] == ["reasoning"] * 2 + ["content"] * 2
     assert [e["usage"]["completion_tokens"] for e in told[:-2]] == [0, 1, 5, 9, 12]
     assert told[-3]["choices"][0]["finish_reason"] == "length"
-
-
-VLLM_TYPES = """
-# TYPE vllm:num_requests_running gauge
-# TYPE vllm:num_requests_waiting gauge
-# TYPE vllm:kv_cache_usage_perc gauge
-# TYPE vllm:prefix_cache_queries_total counter
-# TYPE vllm:prefix_cache_hits_total counter
-# TYPE vllm:num_preemptions_total counter
-# TYPE vllm:prompt_tokens_total counter
-# TYPE vllm:prompt_tokens_by_source_total counter
-# TYPE vllm:prompt_tokens_cached_total counter
-# TYPE vllm:generation_tokens_total counter
-# TYPE vllm:request_success_total counter
-# TYPE vllm:request_prompt_tokens histogram
-# TYPE vllm:request_generation_tokens histogram
-# TYPE vllm:request_max_num_generation_tokens histogram
-# TYPE vllm:request_params_n histogram
-# TYPE vllm:request_params_max_tokens histogram
-# TYPE vllm:time_to_first_token_seconds histogram
-# TYPE vllm:inter_token_latency_seconds histogram
-# TYPE vllm:request_time_per_output_token_seconds histogram
-# TYPE vllm:e2e_request_latency_seconds histogram
-# TYPE vllm:request_queue_time_seconds histogram
-# TYPE vllm:request_inference_time_seconds histogram
-# TYPE vllm:request_prefill_time_seconds histogram
-# TYPE vllm:request_decode_time_seconds histogram
-# TYPE vllm:request_num_preemptions histogram
-# TYPE vllm:request_prefill_kv_computed_tokens histogram
-# TYPE vllm:cache_config_info gauge
-"""
-"""From the recorded `/metrics` of 0.32.0, without what says nothing here: birthdays, media, other
-machines, reasons of the queue."""
