@@ -377,7 +377,11 @@ def main() -> None:
     parser.add_argument("--streams", default="500")
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--ramp", type=float, default=1.0, help="0: all ask at one instant")
+    parser.add_argument(
+        "--ramp",
+        type=float,
+        help="seconds until all have asked (default: an answer's length; 0: a burst)",
+    )
     parser.add_argument("--clients", default=",".join(CLIENTS))
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -386,6 +390,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [None, None]
     client_core, server_core = (cores[0], cores[-1]) if len(cores) > 1 else (None, None)
     events = int(options.rate * options.seconds)
+    ramp_s = options.seconds if options.ramp is None else options.ramp
     print("client          streams  tok/s    CPU us/event  TTFT late ms p50/p99  gap error p50/p99")
     for streams in map(int, options.streams.split(",")):
         for name in options.clients.split(","):
@@ -394,9 +399,7 @@ def main() -> None:
                 target=serve, args=(theirs, server_core, options.rate, events), daemon=True
             )
             process.start()
-            spent, seen, truth = run_client(
-                name, ours.recv(), streams, options.ramp, client_core, ours
-            )
+            spent, seen, truth = run_client(name, ours.recv(), streams, ramp_s, client_core, ours)
             ours.send("stop")
             process.join(5)
             ttft, gaps, missed = errors_ms(seen, truth)

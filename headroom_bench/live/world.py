@@ -163,6 +163,7 @@ class LiveWorld:
         finally:
             self.in_flight -= 1
         async with self._reading:
+            await asyncio.sleep(0)  # so that those that ended in the same turn queue up behind
             await self._take_down(request, prompt, exchange, record)
         if exchange.ended == "interrupted":
             raise Stopped
