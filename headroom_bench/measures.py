@@ -7,20 +7,27 @@ import math
 import operator
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headroom_bench.records import RequestRecord
 
+Moments = Sequence[float] | NDArray[np.float64]
+"""Ascending, seconds. A simulation has them as an array, a measurement as it found them."""
 
-def quantile(ordered: Sequence[float], q: float) -> float:
-    """The q-quantile of an ascending, non-empty sequence, linear between neighbours."""
+
+def quantile(ordered: Moments, q: float) -> float:
+    """The q-quantile of ascending, non-empty values, linear between neighbours."""
     place = q * (len(ordered) - 1)
     low, high = math.floor(place), math.ceil(place)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    below = float(ordered[low])
+    return below + (float(ordered[high]) - below) * (place - low)
 
 
 def fill_timing(
     record: RequestRecord,
     sent_s: float,
-    event_times_s: Sequence[float],
+    event_times_s: Moments,
     first_event_tokens: float,
     last_event_tokens: float | None = None,
 ) -> None:
@@ -33,17 +40,17 @@ def fill_timing(
     after the first, since one event may hold several tokens and a token may show in none. Rates
     stay None below two tokens, and when everything came at one moment (a buffered stream).
     """
-    if not event_times_s:
+    if not len(event_times_s):
         return
-    first, last = event_times_s[0], event_times_s[-1]
+    first, last = float(event_times_s[0]), float(event_times_s[-1])
     record.ttft_s = record.first_token_s = first - sent_s
     record.last_token_s = last - sent_s
     record.stream_events = len(event_times_s)
     if len(event_times_s) > 1:
-        gaps = sorted(map(operator.sub, itertools.islice(event_times_s, 1, None), event_times_s))
+        gaps = _sorted_gaps(event_times_s)
         record.itl_mean_s = (last - first) / len(gaps)
         record.itl_p50_s = quantile(gaps, 0.5)
-        record.itl_max_s = gaps[-1]
+        record.itl_max_s = float(gaps[-1])
         if len(gaps) >= 100:
             record.itl_p99_s = quantile(gaps, 0.99)
     come = record.completion_tokens if last_event_tokens is None else last_event_tokens
@@ -53,16 +60,24 @@ def fill_timing(
         record.decode_tok_s = 1.0 / record.tpot_s
 
 
+def _sorted_gaps(times: Moments) -> Moments:
+    if isinstance(times, np.ndarray):
+        gaps = np.diff(times)
+        gaps.sort()
+        return gaps
+    return sorted(map(operator.sub, itertools.islice(times, 1, None), times))
+
+
 def first_visible(
-    visible_times: Sequence[float], end: float, *, buffer_tokens: int, whole: bool
+    visible_times: Moments, end: float, *, buffer_tokens: int, whole: bool
 ) -> float | None:
     """When a device first shows something.
 
     `visible_times` are the moments at which tokens came that the device can show. A whole-answer
     device shows at the end; a buffering one when the buffer is full or the answer has ended.
     """
-    if not visible_times:
+    if not len(visible_times):
         return None
     if whole or len(visible_times) < buffer_tokens:
         return end
-    return visible_times[buffer_tokens - 1]
+    return float(visible_times[buffer_tokens - 1])

@@ -108,10 +108,11 @@ class RequestRecord:
 
     def as_row(self) -> dict[str, Any]:
         # Every field is a plain value: there is nothing for `asdict` to copy, which takes its time.
-        return {name: getattr(self, name) for name in REQUEST_COLUMNS}
+        return dict(zip(REQUEST_COLUMNS, _request_values(self), strict=True))
 
 
 REQUEST_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(RequestRecord))
+_request_values = attrgetter(*REQUEST_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -147,11 +148,10 @@ class JournalRecord:
     ambiguous: bool = False
 
     def as_row(self) -> dict[str, Any]:
-        return dict(zip(_JOURNAL_COLUMNS, _journal_values(self), strict=True))
+        return {name: getattr(self, name) for name in _JOURNAL_COLUMNS}
 
 
 _JOURNAL_COLUMNS = tuple(field.name for field in fields(JournalRecord))
-_journal_values = attrgetter(*_JOURNAL_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,5 +78,6 @@ class SharedTexts:
                 if is_own(segment, request) or segment.content_id not in self._sent:
                     break
                 leading += 1
-        self._sent.update(s.content_id for s in request.segments if not is_own(s, request))
+        new = request.segments[history:]  # earlier ones were marked when they were new
+        self._sent.update([s.content_id for s in new if not is_own(s, request)])
         return total_tokens(request.segments[:leading])

@@ -53,12 +53,15 @@ class Draws:
         return uniform(self.seed, self.persona, self.user, self.conversation, turn, step, what)
 
     def of(self, distribution: Distribution, what: str, turn: int = -1, step: int = -1) -> float:
+        if distribution.kind == "fixed":  # whatever the number: it is dear to come by
+            return distribution.a
         return distribution.draw(self.u(what, turn, step))
 
     def whole(
         self, distribution: Distribution, what: str, turn: int = -1, step: int = -1, least: int = 0
     ) -> int:
-        return distribution.draw_whole(self.u(what, turn, step), least)
+        u = 0.5 if distribution.kind == "fixed" else self.u(what, turn, step)
+        return distribution.draw_whole(u, least)
 
 
 class Script(Protocol):

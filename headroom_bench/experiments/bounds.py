@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headroom_bench.records import RequestRecord
@@ -13,39 +13,47 @@ if TYPE_CHECKING:
     from headroom_bench.roofline.passes import Roofline
 
 
-def time_by_bound(records: Sequence[RequestRecord], roofline: Roofline) -> dict[str, float]:
-    """Share of the server's time in passes bound by bandwidth, compute or overhead, by the model.
+MOST_PRICED = 1000
+"""Of more records so many are priced, evenly spread: shares are then known to three points."""
+
+Spent = Mapping[str, Mapping[str, float]]
+"""Seconds of the server's time by phase (`prefill`, `decode`) and bound."""
+
+
+def time_spent(records: Sequence[RequestRecord], roofline: Roofline) -> Spent:
+    """The server's time in passes bound by bandwidth, compute or overhead, by the model.
 
     Every answer's prefill is priced as one chunk at its depth, and its decoding as a pass of as
     many sequences as were in flight when it was sent, all at its context: enough to tell what
     bound a run, whichever world its records come from.
     """
-    seconds: dict[str, float] = {}
-    for by_bound in _seconds(records, roofline).values():
-        for bound, spent_s in by_bound.items():
-            seconds[bound] = seconds.get(bound, 0.0) + spent_s
-    total = sum(seconds.values())
-    return {bound: spent / total for bound, spent in seconds.items()} if total else {}
-
-
-def bound_by_phase(records: Sequence[RequestRecord], roofline: Roofline) -> dict[str, str]:
-    """What bounds most of the time of `prefill` and of `decode`, priced as in `time_by_bound`."""
-    return {
-        phase: max(by_bound, key=lambda bound: by_bound[bound])
-        for phase, by_bound in _seconds(records, roofline).items()
-        if by_bound
-    }
-
-
-def _seconds(records: Sequence[RequestRecord], roofline: Roofline) -> dict[str, dict[str, float]]:
-    """Seconds of the server's time by phase and bound."""
     seconds: dict[str, dict[str, float]] = {"prefill": {}, "decode": {}}
-    for record in usable(records):
+    known = usable(records)
+    for record in known[:: -(-len(known) // MOST_PRICED) or 1]:
         for batch, spent_s in _phases(record, roofline.window):
             by_bound = seconds["prefill" if batch.chunks else "decode"]
             bound = roofline.breakdown(batch).bound
             by_bound[bound] = by_bound.get(bound, 0.0) + spent_s
     return seconds
+
+
+def shares_of_bounds(spent: Spent) -> dict[str, float]:
+    """Each bound's share of all that time."""
+    seconds: dict[str, float] = {}
+    for by_bound in spent.values():
+        for bound, spent_s in by_bound.items():
+            seconds[bound] = seconds.get(bound, 0.0) + spent_s
+    total = sum(seconds.values())
+    return {bound: spent_s / total for bound, spent_s in seconds.items()} if total else {}
+
+
+def bound_by_phase(spent: Spent) -> dict[str, str]:
+    """What bounds most of the time of each phase."""
+    return {
+        phase: max(by_bound, key=lambda bound: by_bound[bound])
+        for phase, by_bound in spent.items()
+        if by_bound
+    }
 
 
 def _phases(record: RequestRecord, window: int | None) -> list[tuple[Batch, float]]:

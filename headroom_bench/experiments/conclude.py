@@ -48,7 +48,7 @@ def conclude(state: RunState) -> RunOutcome:
     if state.journal is not None:
         journal_load = state.journal.conclude(records, folder, measured.ended_s, state.warn)
     deployment = deployment_for(state) if records else None
-    ours = WorldOutcome(records, journal_load, explain(records, journal_load, deployment))
+    ours = WorldOutcome(records, journal_load, *explain(records, journal_load, deployment))
     theirs = _predict_beside(state, deployment) if deployment is not None else None
     if state.facts is None and state.interrupt.happened:
         state.warnings.append("interrupted before anything was measured")

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headroom_bench.crowd.crowd import Crowd
-from headroom_bench.experiments.bounds import bound_by_phase, time_by_bound
+from headroom_bench.experiments.bounds import bound_by_phase, shares_of_bounds, time_spent
 from headroom_bench.experiments.deployment import box_of
 from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.network import Link, link_named
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
+from headroom_bench.simulate.asked import Times
 from headroom_bench.simulate.ways import Path
 from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld
 from headroom_bench.target import ServerSpec
@@ -33,7 +34,7 @@ def predict_crowd(
     server: ServerSpec | None = None,
     persona_links: bool = False,
     keep_times: bool = True,
-) -> tuple[WorldOutcome, dict[str, list[float]]]:
+) -> tuple[WorldOutcome, dict[str, Times]]:
     """Runs the crowd in virtual time.
 
     With `lengths` (from a measured run, by request id) every prompt and answer has its measured
@@ -43,9 +44,9 @@ def predict_crowd(
     Returns the outcome and every request's token times (seconds on the run's clock).
     """
     records: list[RequestRecord] = []
-    token_times: dict[str, list[float]] = {}
+    token_times: dict[str, Times] = {}
 
-    def emit(record: RequestRecord, times: list[float]) -> None:
+    def emit(record: RequestRecord, times: Times) -> None:
         records.append(record)
         if keep_times:
             token_times[record.request_id] = times
@@ -71,9 +72,7 @@ def predict_crowd(
     )
     if not keep_times:
         return WorldOutcome(records, load), token_times
-    limits = explain(records, load, deployment)
-    phases = bound_by_phase(records, deployment.pricer())
-    return WorldOutcome(records, load, limits, phases), token_times
+    return WorldOutcome(records, load, *explain(records, load, deployment)), token_times
 
 
 def links_of(crowd: Crowd) -> dict[str, Link]:
@@ -87,22 +86,34 @@ def links_of(crowd: Crowd) -> dict[str, Link]:
 
 def explain(
     records: Sequence[RequestRecord], load: Load, deployment: Deployment | None
-) -> list[dict[str, Any]]:
-    """What bound a run, with the evidence."""
-    bounds = None if deployment is None else time_by_bound(records, deployment.pricer())
-    return limits_of(records, load, bounds)
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """What bound a run, with the evidence, and what bounds prefill and decoding there."""
+    if deployment is None:
+        return limits_of(records, load, None), {}
+    spent = time_spent(records, deployment.pricer())
+    return limits_of(records, load, shares_of_bounds(spent)), bound_by_phase(spent)
+
+
+_NEVER_SERVED = frozenset(
+    ("connect_failed", "connect_timeout", "not_http", "unauthorized", "not_found", "rate_limited",
+     "unavailable", "context_exceeded", "refused")
+)  # fmt: skip
+"""Failures that cost a server nothing. Whoever gave up, was cut off or got half of an answer kept
+it busy until then."""
 
 
 def measured_lengths(records: Iterable[RequestRecord]) -> dict[str, Lengths]:
     """What each measured request really was, for the prediction beside it."""
-    return {
-        record.request_id: Lengths(
-            ok=record.ok,
-            prompt_tokens=record.prompt_tokens,
-            completion_tokens=record.completion_tokens,
-            reasoning_tokens=record.reasoning_tokens,
-            e2e_s=record.e2e_s,
-        )
-        for record in records
-        if record.error_kind != "interrupted"
-    }
+    return {record.request_id: _lengths(record) for record in records}
+
+
+def _lengths(record: RequestRecord) -> Lengths:
+    prompt_tokens = record.prompt_tokens
+    return Lengths(
+        ok=record.ok,
+        prompt_tokens=record.sent_tokens if prompt_tokens is None else prompt_tokens,
+        completion_tokens=record.completion_tokens,
+        reasoning_tokens=record.reasoning_tokens,
+        lasted_s=None if record.end_s is None else record.end_s - record.started_at_s,
+        served=record.sent_s is not None and record.error_kind not in _NEVER_SERVED,
+    )

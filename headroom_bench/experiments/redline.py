@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.scale import least_people, scaled
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.bounds import bound_by_phase
+from headroom_bench.experiments.bounds import bound_by_phase, time_spent
 from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import links_of, predict_crowd
@@ -232,7 +232,7 @@ def search(
 def _phases(records: Sequence[RequestRecord], deployment: Deployment | None) -> dict[str, str]:
     if deployment is None:
         return {}
-    return bound_by_phase(records[-_EXPLAINED:], deployment.pricer())
+    return bound_by_phase(time_spent(records[-_EXPLAINED:], deployment.pricer()))
 
 
 def _on_radio(crowd: Crowd) -> set[str]:

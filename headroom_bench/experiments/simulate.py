@@ -14,7 +14,7 @@ from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.report.summary import Window, build_summary
-from headroom_bench.results.run_folder import RecordWriter, RunFolder
+from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import Target
 
@@ -55,11 +55,10 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         persona_links=True,
     )
     folder = RunFolder.create(options.out, f"{target.name}-simulated", crowd.name, datetime.now())
-    writer = RecordWriter(folder)
     for record in outcome.records:
         record.run_id = folder.run_id
-        writer.append(record, token_times[record.request_id])
-    writer.close()
+    folder.write_rows("requests.jsonl", outcome.records)
+    folder.write_token_times(token_times.items())
     ended_s = max((record.end_s or 0.0 for record in outcome.records), default=0.0)
     head = {
         "run_id": folder.run_id,

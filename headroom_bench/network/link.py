@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headroom_bench.network.airtime import Airtime
+from headroom_bench.network.chance import beside, exponential, exponentials, seed_of, uniform
 
 Times = NDArray[np.float64]
 Resend = Literal["tcp", "radio", "application", "none"]
@@ -82,8 +83,8 @@ class Link:
         seconds = whole * self.airtime(self.packet_bytes + self.overhead_bytes)
         if rest or not whole:
             seconds += self.airtime(rest + self.overhead_bytes)
-        if self.resend == "radio":
-            seconds *= sum(self.loss**k for k in range(MOST_RESENDS + 1))
+        if self.resend == "radio":  # sent once, and once more with chance loss, loss², …
+            seconds *= (1.0 - self.loss ** (MOST_RESENDS + 1)) / (1.0 - self.loss)
         return seconds / self.duty_cycle
 
     def upload_s(self, payload_bytes: int, key: str) -> float:
@@ -98,41 +99,71 @@ class Link:
         if self.resend in ("tcp", "none") and packets > INITIAL_WINDOW_SEGMENTS:
             rounds = math.ceil(math.log2(packets / INITIAL_WINDOW_SEGMENTS + 1))
             seconds += (rounds - 1) * self.rtt_s
-        late = self._late(np.zeros(packets), f"{key}/up", payload_bytes)
-        return seconds + float(late.max())
+        return seconds + self._last_late_s(packets, seed_of(f"{key}/up"), payload_bytes)
 
     def arrivals(self, sent: Times, event_bytes: int, key: str) -> Times:
         """When events sent at `sent` (ascending) arrive, in order. Shapes (n,).
 
         A pure function of its arguments: with more events, the first ones arrive as before.
         """
-        if not len(sent):
+        count = len(sent)
+        if not count:
             return sent
         size = event_bytes + self.packets(event_bytes) * self.overhead_bytes
         travel = self.one_way_s + self._send_s(size, self.down_bytes_s, event_bytes)
-        late = self._late(sent, f"{key}/down", event_bytes)
-        arrived: Times = np.maximum.accumulate(sent + travel + late)
-        return arrived
+        arrived: Times = sent + travel
+        if not (self.jitter_s or self._stalls):
+            return arrived
+        seed = seed_of(f"{key}/down")
+        if self.jitter_s:
+            late = exponentials(seed, count)
+            late *= self.jitter_s / 2
+            arrived += late
+        if self._stalls:
+            resend_s = self.resend_s(event_bytes)
+            for place, times in self._lost(beside(seed), count):
+                arrived[place] += _stall_s(resend_s, times)
+        # What comes late holds up what was sent after it.
+        return np.maximum.accumulate(arrived, out=arrived)
 
     def _send_s(self, size: int, rate: float, payload_bytes: int) -> float:
         return self.frame_s(payload_bytes) if self.shared else size / rate
 
-    def _late(self, sent: Times, key: str, payload_bytes: int) -> Times:
-        """What jitter and loss add to each packet."""
-        count = len(sent)
-        late = np.zeros(count)
-        if self.jitter_s:
-            late += _draws(f"{key}/jitter").exponential(self.jitter_s / 2, count)
-        if self.loss and self.resend in ("tcp", "application"):
-            # The n-th time it is lost in a row comes with chance loss^n, and waits twice as long.
-            u = _draws(f"{key}/loss").random(count)
-            lost = np.zeros(count)
-            chance = self.loss
-            for _ in range(MOST_RESENDS):
-                lost += u < chance
-                chance *= self.loss
-            late += self.resend_s(payload_bytes) * (2.0**lost - 1)
-        return late
+    @property
+    def _stalls(self) -> bool:
+        """Whether a lost packet is noticed above the radio."""
+        return self.loss > 0 and self.resend in ("tcp", "application")
+
+    def _last_late_s(self, packets: int, seed: int, payload_bytes: int) -> float:
+        """How late the last to arrive is of packets that are sent together."""
+        lost, latest_s = 0, 0.0
+        if self._stalls:
+            resend_s = self.resend_s(payload_bytes)
+            for _, times in self._lost(beside(seed), packets):
+                lost += 1
+                jitter_s = self.jitter_s / 2 * exponential(seed, lost)
+                latest_s = max(latest_s, _stall_s(resend_s, times) + jitter_s)
+        on_time = packets - lost
+        if self.jitter_s and on_time:
+            largest = -math.log(-math.expm1(math.log(uniform(seed, 0)) / on_time))
+            latest_s = max(latest_s, self.jitter_s / 2 * largest)  # of n exponentials, by its law
+        return latest_s
+
+    def _lost(self, seed: int, count: int) -> Iterator[tuple[int, int]]:
+        """Which of `count` packets are lost, in order, and how many times in a row.
+
+        Each is lost with chance `loss`, and again with the same: from one to the next both counts
+        are geometric, so it costs what is lost and not what is sent.
+        """
+        place, drawn = -1, 0
+        kept, again = math.log1p(-self.loss), math.log(self.loss)
+        while True:
+            place += 1 + int(math.log(uniform(seed, drawn)) / kept)
+            if place >= count:
+                return
+            times = 1 + int(math.log(uniform(seed, drawn + 1)) / again)
+            yield place, min(times, MOST_RESENDS)
+            drawn += 2
 
     def resend_s(self, payload_bytes: int) -> float:
         """How much later a packet comes that was lost once."""
@@ -141,7 +172,7 @@ class Link:
         return self.rtt_s + self.frame_s(payload_bytes)
 
 
-def _draws(key: str) -> np.random.Generator:
-    """The same numbers for the same key, everywhere."""
-    seed = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little")
-    return np.random.Generator(np.random.PCG64(seed))
+def _stall_s(resend_s: float, times: int) -> float:
+    """How much later a packet comes that was lost so many times in a row: each time the sender
+    waits twice as long."""
+    return float(resend_s * (2.0**times - 1))

@@ -8,6 +8,7 @@ sends together, and for what came by chance: M/D/1, rho D / (2 (1 - rho)).
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 
 import numpy as np
@@ -19,16 +20,17 @@ Times = NDArray[np.float64]
 class Radio:
     """One medium's past. Times in seconds, ascending from call to call."""
 
-    __slots__ = ("_at", "_backlog", "_backlogs", "_loads", "_means", "_starts")
+    __slots__ = ("_at", "_backlog", "_backlogs", "_means", "_slopes", "_starts")
 
     def __init__(self) -> None:
         self._at = 0.0
         self._backlog = 0.0  # seconds of airtime that wait at `_at`
-        # One stretch for each change: when it began, backlog then, load, mean wait beyond backlog.
-        self._starts = [0.0]
-        self._backlogs = [0.0]
-        self._loads = [0.0]
-        self._means = [0.0]
+        # One stretch for each change: when it began, backlog then and how fast it grows, mean wait
+        # beyond the backlog.
+        self._starts = array("d", [0.0])
+        self._backlogs = array("d", [0.0])
+        self._slopes = array("d", [-1.0])
+        self._means = array("d", [0.0])
 
     def carry(self, until: float, frames: float, airtime_s: float, together: float = 1.0) -> None:
         """Since the last call `frames` frames were offered, evenly spread up to `until`, each of
@@ -44,7 +46,7 @@ class Radio:
         mean = burst + min(chance, load * length / 2)
         self._starts.append(self._at)
         self._backlogs.append(self._backlog)
-        self._loads.append(load)
+        self._slopes.append(load - 1.0)
         self._means.append(mean)
         self._backlog = max(0.0, self._backlog + (load - 1.0) * length)
         self._at = until
@@ -57,16 +59,30 @@ class Radio:
 
     def waits(self, at: Times) -> Times:
         """How long frames that came at `at` waited. Shape (n,); moments up to the last `carry`."""
-        stretch = np.searchsorted(np.array(self._starts), at, side="right") - 1
-        since = at - np.array(self._starts)[stretch]
-        slope = np.array(self._loads)[stretch] - 1.0
-        backlog = np.maximum(np.array(self._backlogs)[stretch] + slope * since, 0.0)
-        waits: Times = backlog + np.array(self._means)[stretch]
+        if not len(at):
+            return at
+        starts = self._starts
+        first = max(bisect_right(starts, float(at[0])) - 1, 0)
+        if bisect_right(starts, float(at[-1])) - 1 <= first:  # all within one stretch
+            since = at - starts[first]
+            backlog = self._backlogs[first] + self._slopes[first] * since
+            return np.maximum(backlog, 0.0) + self._means[first]
+        stretch = _view(starts, first).searchsorted(at, side="right") - 1
+        waits: Times = at - _view(starts, first)[stretch]
+        waits *= _view(self._slopes, first)[stretch]
+        waits += _view(self._backlogs, first)[stretch]
+        np.maximum(waits, 0.0, out=waits)
+        waits += _view(self._means, first)[stretch]
         return waits
 
     def forget_before(self, at: float) -> None:
         """Nobody will ask about moments before `at`."""
         first = max(bisect_right(self._starts, at) - 1, 0)
         if first > 256:
-            for kept in (self._starts, self._backlogs, self._loads, self._means):
+            for kept in (self._starts, self._backlogs, self._slopes, self._means):
                 del kept[:first]
+
+
+def _view(values: array[float], first: int) -> Times:
+    """The values from `first` on, not copied. It must be gone before the array may grow."""
+    return np.frombuffer(values)[first:]

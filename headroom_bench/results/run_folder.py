@@ -9,7 +9,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,9 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headroom_bench.errors import UserError
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
@@ -30,8 +33,11 @@ CLOSE_S = 30.0
 """Longest wait for a disk at the end."""
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def compact_json(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _compact.encode(row)
 
 
 class RunFolder:
@@ -122,6 +128,16 @@ class RunFolder:
         """Adds to a JSON Lines file."""
         self._write_rows(name, rows, "ab")
 
+    def write_token_times(self, times: Iterable[tuple[str, NDArray[np.float64]]]) -> None:
+        """Writes `tokens.bin` at once: request ids and their event times, seconds."""
+        path = self.path / "tokens.bin"
+        try:
+            with path.open("wb") as out:
+                out.write(token_times.MAGIC)
+                out.writelines(token_times.encode(name, values) for name, values in times)
+        except OSError as why:
+            raise UserError(f"{path} cannot be written: {why.strerror}") from None
+
     def _write_rows(
         self, name: str, rows: Iterable[RequestRecord | JournalRecord | JournalSample], mode: str
     ) -> None:
@@ -181,7 +197,7 @@ class RecordWriter:
         self._thread = threading.Thread(target=self._run, name="record-writer", daemon=True)
         self._thread.start()
 
-    def append(self, record: RequestRecord, event_times_s: Iterable[float]) -> Future[None]:
+    def append(self, record: RequestRecord, event_times_s: Sequence[float]) -> Future[None]:
         """Queues a record; the future is done when it is with the operating system."""
         line = _line(record.as_row())
         done: Future[None] = Future()

@@ -8,7 +8,7 @@ seconds. Everything is little-endian. A last entry that is cut short (a killed r
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,10 @@ from headroom_bench.errors import UserError
 MAGIC = b"headroom-tokens-1\n"
 
 
-def encode(request_id: str, times_s: Iterable[float]) -> bytes:
+def encode(request_id: str, times_s: Sequence[float] | NDArray[np.float64]) -> bytes:
     """One request's entry."""
     name = request_id.encode()
-    times = np.fromiter(times_s, dtype="<f8")
+    times = np.asarray(times_s, dtype="<f8")
     return struct.pack("<H", len(name)) + name + struct.pack("<I", len(times)) + times.tobytes()
 
 

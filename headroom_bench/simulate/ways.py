@@ -65,6 +65,7 @@ class Ways:
         self._streams = 0
         self._begun: dict[str, float] = {}  # the longest streaming first
         self._tokens = 0
+        self._accounted_s = 0.0
         self._connected: set[tuple[str, int]] = set()
 
     def connect_s(self, request: Request) -> float | None:
@@ -79,8 +80,13 @@ class Ways:
         self._connected.add(person)
         return link.connect_s()
 
-    def up_s(self, request: Request, prompt_tokens: int, sent_at: float) -> float:
-        """From sending a request until the box has it."""
+    def shares(self, request: Request) -> bool:
+        """Whether the person's frames wait for others'."""
+        link = self._links.get(request.persona)
+        return link is not None and link.shared
+
+    def up_s(self, request: Request, prompt_tokens: int) -> float:
+        """From sending a request now until the box has it. `account` first where it `shares`."""
         link = self._links.get(request.persona)
         if link is None:
             return self._one_way_s
@@ -89,7 +95,6 @@ class Ways:
             size = round(request.segments[-1].tokens * TOKEN_BYTES)
         seconds = link.upload_s(size, request.request_id)
         if link.shared:
-            self._account(sent_at)
             seconds += self._media[link.name].radio.burst(link.frame_s(size))
         return seconds
 
@@ -102,7 +107,7 @@ class Ways:
         """One answer more (or less, -1) streams to the person from now on."""
         if not self.shared:
             return
-        self._account(at)
+        self.account(at)
         self._streams += change
         if change > 0:
             self._begun[request.request_id] = at
@@ -120,7 +125,8 @@ class Ways:
 
     def down(self, request: Request, sent: Times, *, whole: bool) -> Times:
         """When tokens that the box gave at `sent` (up to now) are with the person. Without `whole`
-        more are to come, and those that wait for their event are left out."""
+        more are to come, and those that wait for their event are left out. `account` first where it
+        `shares`."""
         link = self._links.get(request.persona)
         if link is None or not len(sent):
             return sent + self._one_way_s
@@ -132,7 +138,8 @@ class Ways:
             events, place = np.unique(ends, return_inverse=True)
             at = sent[events]
         if link.shared:
-            at = np.maximum.accumulate(at + self._media[link.name].radio.waits(at))
+            at = at + self._media[link.name].radio.waits(at)
+            np.maximum.accumulate(at, out=at)
         arrived = link.arrivals(at, self._event_bytes, request.request_id)
         return arrived if place is None else arrived[place]
 
@@ -141,20 +148,22 @@ class Ways:
         size = max(1, round((len(sent) - request.reasoning_tokens) * TOKEN_BYTES))
         at = sent[-1:]
         if link.shared:
-            self._account(float(at[0]))
             at = at + self._media[link.name].radio.burst(link.frame_s(size))
         arrived = link.arrivals(at, size, request.request_id)
         return np.full(len(sent), arrived[0])
 
-    def _account(self, now: float) -> None:
-        """Tell the radios what they carried since the last change."""
+    def account(self, now: float) -> None:
+        """Tells the radios what they carried since the last change. The box must be at `now`, or
+        what it gave before would count as given later, all at once."""
+        if now <= self._accounted_s:
+            return
+        self._accounted_s = now
         tokens = self._box.usage.decode_tokens
         each = (tokens - self._tokens) / self._streams if self._streams else 0.0
         self._tokens = tokens
         for medium in self._media.values():
-            events = each * medium.streams / self._event_tokens
             together = medium.streams / self._event_tokens
-            medium.radio.carry(now, events, medium.frame_s, together)
+            medium.radio.carry(now, each * together, medium.frame_s, together)
 
 
 def _by_gateway(request: Request, link: Link) -> bool:

@@ -3,70 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any
+
+import numpy as np
 
 from headroom_bench.box import POOL_EXHAUSTED, QUEUE_FULL, Box, BoxRequest, Event
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
 from headroom_bench.crowd.prompts import SharedTexts
 from headroom_bench.crowd.world import Answer, Request
-from headroom_bench.measures import fill_timing, first_visible
 from headroom_bench.network import Link
 from headroom_bench.records import RequestRecord
-from headroom_bench.segments import Segment, total_tokens
+from headroom_bench.segments import total_tokens
+from headroom_bench.simulate.asked import (
+    Asked,
+    Naming,
+    Times,
+    begun_record,
+    fill_counts_and_times,
+    fill_server_side,
+)
 from headroom_bench.simulate.kernel import Kernel, Process, Wait
-from headroom_bench.simulate.ways import Path, Times, Ways
+from headroom_bench.simulate.replay import Lengths, as_measured
+from headroom_bench.simulate.ways import Path, Ways
 
-Emit = Callable[[RequestRecord, list[float]], None]
-"""Takes each finished record and its token times."""
+__all__ = ["Emit", "Lengths", "Naming", "SimulatedWorld"]
 
+Emit = Callable[[RequestRecord, Times], None]
+"""Takes each finished record and its token times, shape (tokens,), seconds."""
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """What a request really was, for a prediction beside a measurement."""
-
-    ok: bool
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    reasoning_tokens: int | None
-    e2e_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """What the records are labelled with."""
-
-    run_id: str
-    target: str
-    model: str | None = None
-
-
-@dataclass(slots=True)
-class _Asked:
-    """One request on its way."""
-
-    request: Request
-    process: Process
-    started_at: float
-    sent_at: float
-    """When its connection was open, and it went out."""
-    connect_s: float | None
-    concurrent: int
-    prompt_tokens: int
-    reasoning_tokens: int
-    reusable_tokens: int
-    arrived: bool = False
-    streams: bool = False
-    """Its answer has begun and is not over."""
+_NOTHING = np.zeros(0)
 
 
 class SimulatedWorld:
     """`World` in virtual time. One instance serves a whole crowd.
 
-    With `lengths`, prompts and answers get the token counts measured there, by request id; a
-    person's life ends where the measurement has no more of it. With `links`, by persona, these
+    With `lengths`, prompts and answers get the token counts measured there, by request id; one that
+    failed keeps the box busy for as long as it did the server; a person's life ends where the
+    measurement has no more of it. With `links`, by persona, these
     people's requests and answers go over them; everybody else's over `path`. `event_tokens` are
     streamed in one event.
     """
@@ -90,7 +65,7 @@ class SimulatedWorld:
         self._ways = Ways(box, path or Path(), links or {}, event_tokens)
         self._max_requests = max_requests
         self._lengths = lengths
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, Asked] = {}
         self._shared_texts = SharedTexts()
         self._count = 0
         self._stopping = False
@@ -158,13 +133,14 @@ class SimulatedWorld:
         for user in crowd.users():
             Process(live_as(self, user)).resume()
         while True:
-            agenda_at = kernel.next_at
+            # Nobody waits: what is left to come is what the box has still to hear of hang-ups.
+            agenda_at = kernel.next_at if self._asked or self._sleepers else None
             box_at = box.next_event_at(by=inf if agenda_at is None else agenda_at)
             if box_at is not None and (agenda_at is None or box_at <= agenda_at):
                 kernel.now = max(kernel.now, box_at)
                 for event in box.advance(box_at):
                     self._on_event(event)
-            elif agenda_at is not None and (self._asked or self._sleepers):
+            elif agenda_at is not None:
                 kernel.serve_next()
             else:
                 return self._ended_s
@@ -194,14 +170,15 @@ class SimulatedWorld:
         reasoning = request.reasoning_tokens
         segments, max_tokens = request.segments, request.max_tokens
         if measured is not None:
-            segments = _as_measured(segments, measured)
-            max_tokens = measured.completion_tokens or max_tokens
-            reasoning = measured.reasoning_tokens or 0
+            segments = as_measured(segments, measured)
+            if measured.ok:
+                max_tokens = measured.completion_tokens or max_tokens
+                reasoning = measured.reasoning_tokens or 0
         now = self._kernel.now
         concurrent = len(self._asked) + 1
         prompt_tokens = total_tokens(segments)
         connect_s = self._ways.connect_s(request)
-        asked = _Asked(
+        asked = Asked(
             request,
             process,
             now,
@@ -214,8 +191,12 @@ class SimulatedWorld:
         )
         self._asked[request.request_id] = asked
         if measured is not None and not measured.ok:
-            self._kernel.at(now + (measured.e2e_s or 0.0), self._fail_as_measured, asked)
-            return
+            asked.doomed = True
+            self._kernel.at(now + (measured.lasted_s or 0.0), self._fail_as_measured, asked)
+            if not measured.served:
+                return
+        elif request.patience_s is not None:
+            self._kernel.at(now + request.patience_s, self._check_patience, asked)
         wanted = BoxRequest(
             request.request_id,
             segments,
@@ -224,16 +205,23 @@ class SimulatedWorld:
             # Every round of a turn but the last calls a tool.
             kind="tool_call" if request.round < request.rounds - 1 else "prose",
         )
-        up_s = self._ways.up_s(request, prompt_tokens, now)
+        if self._ways.shares(request):
+            self._catch_up()
+        up_s = self._ways.up_s(request, prompt_tokens)
         self._kernel.at(asked.sent_at + up_s, self._arrive, wanted)
-        if request.patience_s is not None:
-            self._kernel.at(now + request.patience_s, self._check_patience, asked)
 
     def _arrive(self, wanted: BoxRequest) -> None:
         asked = self._asked.get(wanted.id)
         if asked is not None:
             asked.arrived = True
             self._box.submit(wanted, self._kernel.now)
+
+    def _catch_up(self) -> None:
+        """Brings the box to the present: it may be in the middle of a leap."""
+        for event in self._box.advance(self._kernel.now):
+            self._on_event(event)
+        if self._ways.shared:
+            self._ways.account(self._kernel.now)
 
     def _on_event(self, event: Event) -> None:
         asked = self._asked.get(event.id)
@@ -243,36 +231,39 @@ class SimulatedWorld:
             self._stream(asked, True)
         elif event.kind in ("finished", "rejected"):
             self._stream(asked, False)
+            if asked.doomed:
+                return
             given = self._box.token_times(event.id)
             times = self._ways.down(asked.request, given, whole=True)
             end_s = event.at + self._ways.down_s(asked.request)
             if event.kind == "finished":  # an error may overtake tokens, an end comes with the last
                 end_s = float(times[-1])
-            self._kernel.at(end_s, self._deliver, (asked, event, times.tolist()))
+            self._kernel.at(end_s, self._deliver, (asked, event, times, given))
 
-    def _stream(self, asked: _Asked, streams: bool) -> None:
+    def _stream(self, asked: Asked, streams: bool) -> None:
         """`asked`'s answer begins to come, or comes no more."""
         if asked.streams != streams:
             asked.streams = streams
             self._ways.stream(asked.request, 1 if streams else -1, self._kernel.now)
 
-    def _deliver(self, delivered: tuple[_Asked, Event, list[float]]) -> None:
-        asked, event, times = delivered
+    def _deliver(self, delivered: tuple[Asked, Event, Times, Times]) -> None:
+        asked, event, times, given = delivered
         if self._asked.get(event.id) is not asked:  # given up on while this was on its way
             return
-        record = self._record(asked)
+        record = begun_record(asked, self._naming)
+        served = self._box.served(event.id)
         if event.kind == "rejected":
-            times = [at for at in times if at <= self._kernel.now]
+            times = times[times <= self._kernel.now]
             record.error_kind, record.error = _refusal(event)
         else:
-            served = self._box.served(event.id)
             record.ok = True
             record.finish_reason = "length"
             record.truncated = event.reason == "length" or served.cut_tokens > 0
-        self._fill(record, asked, times)
+        fill_counts_and_times(record, asked, times, self._kernel.now)
+        fill_server_side(record, served, given[: len(times)])
         self._end(asked, record, times)
 
-    def _check_patience(self, asked: _Asked) -> None:
+    def _check_patience(self, asked: Asked) -> None:
         """Gives up when nothing has arrived for as long as the person's patience."""
         patience_s, request_id = asked.request.patience_s, asked.request.request_id
         if patience_s is None or self._asked.get(request_id) is not asked:
@@ -280,37 +271,41 @@ class SimulatedWorld:
         now = self._kernel.now
         times = self._heard_by(asked, now)
         # The moment itself is compared: `now - heard` may round to less than the patience for ever.
-        due_s = (times[-1] if times else asked.started_at) + patience_s
+        due_s = (float(times[-1]) if len(times) else asked.started_at) + patience_s
         if now < due_s:
             self._kernel.at(due_s, self._check_patience, asked)
             return
-        self._box.cancel(request_id, now)
-        self._stream(asked, False)
-        record = self._record(asked)
+        self._hang_up(asked)
+        record = begun_record(asked, self._naming)
         record.error_kind = "abandoned"
         record.error = f"nothing arrived for {patience_s:g} s"
-        self._fill(record, asked, times)
+        fill_counts_and_times(record, asked, times, now)
         self._end(asked, record, times)
 
-    def _heard_by(self, asked: _Asked, now: float) -> list[float]:
+    def _heard_by(self, asked: Asked, now: float) -> Times:
         """When the tokens came that have arrived by `now`."""
         if not asked.arrived:
-            return []
-        for event in self._box.advance(now):  # it may be in the middle of a leap
-            self._on_event(event)
+            return _NOTHING
+        self._catch_up()
         given = self._box.token_times(asked.request.request_id)
-        times: Times = self._ways.down(asked.request, given, whole=False)
-        arrived: list[float] = times[times <= now].tolist()
-        return arrived
+        times = self._ways.down(asked.request, given, whole=False)
+        return times[: times.searchsorted(now, side="right")]
 
-    def _fail_as_measured(self, asked: _Asked) -> None:
-        record = self._record(asked)
+    def _hang_up(self, asked: Asked) -> None:
+        self._box.cancel(asked.request.request_id, self._kernel.now)
+        self._stream(asked, False)
+
+    def _fail_as_measured(self, asked: Asked) -> None:
+        if asked.arrived:
+            self._catch_up()
+            self._hang_up(asked)
+        record = begun_record(asked, self._naming)
         record.error_kind, record.error = "as_measured", "the measured request failed"
         record.end_s = self._kernel.now
-        record.e2e_s = record.end_s - asked.started_at
-        self._end(asked, record, [])
+        record.e2e_s = record.end_s - asked.sent_at
+        self._end(asked, record, _NOTHING)
 
-    def _end(self, asked: _Asked, record: RequestRecord, times: list[float]) -> None:
+    def _end(self, asked: Asked, record: RequestRecord, times: Times) -> None:
         del self._asked[asked.request.request_id]
         self._box.forget(asked.request.request_id)
         self._ended_s = self._kernel.now
@@ -328,63 +323,6 @@ class SimulatedWorld:
             )
         )
 
-    # --- records --------------------------------------------------------------------------------
-
-    def _record(self, asked: _Asked) -> RequestRecord:
-        request, naming = asked.request, self._naming
-        return RequestRecord(
-            run_id=naming.run_id,
-            world="predicted",
-            request_id=request.request_id,
-            conversation_id=request.conversation_id,
-            persona=request.persona,
-            user=request.user,
-            turn=request.turn,
-            round=request.round,
-            target=naming.target,
-            model=naming.model,
-            started_at_s=asked.started_at,
-            sent_s=asked.sent_at,
-            connect_s=asked.connect_s,
-            concurrent_at_start=asked.concurrent,
-            turn_rounds=request.rounds,
-            asked_tokens=request.max_tokens,
-            sent_tokens=asked.prompt_tokens,
-            reusable_tokens=asked.reusable_tokens,
-        )
-
-    def _fill(self, record: RequestRecord, asked: _Asked, times: list[float]) -> None:
-        """Counts and times, as a client at the end of the path sees them."""
-        now = self._kernel.now
-        record.end_s = now
-        record.e2e_s = now - asked.sent_at
-        record.completion_tokens = len(times)
-        record.reasoning_tokens = min(asked.reasoning_tokens, len(times))
-        record.visible_tokens = len(times) - record.reasoning_tokens
-        record.prompt_tokens = asked.prompt_tokens
-        if record.error_kind != "abandoned":
-            served = self._box.served(record.request_id)
-            record.cached_tokens = served.cached_tokens
-            record.server_queue_s = served.queue_s
-            record.prompt_tokens = served.prompt_tokens if record.ok else asked.prompt_tokens
-            if served.drafted:
-                record.draft_tokens, record.accepted_tokens = served.drafted, served.accepted
-            given = self._box.token_times(record.request_id)[: len(times)].tolist()
-            _fill_server_times(record, served.admitted_at, given)
-            if times and served.first_token_at is not None:
-                server_s = served.first_token_at - served.submitted_at
-                record.network_s = times[0] - asked.sent_at - server_s
-        if not times:
-            return
-        record.context_depth_tokens = record.prompt_tokens
-        record.first_byte_s = times[0]
-        fill_timing(record, asked.sent_at, times, first_event_tokens=1)
-        device = asked.request.device
-        shown = times if device.shows_reasoning else times[record.reasoning_tokens :]
-        seen = first_visible(shown, now, buffer_tokens=device.buffer_tokens, whole=device.whole)
-        if seen is not None:
-            record.ttfv_s = seen - asked.sent_at + device.before_s + device.after_s
-
 
 def _refusal(event: Event) -> tuple[str, str]:
     """Kind and words of what a person sees of a rejection."""
@@ -393,27 +331,3 @@ def _refusal(event: Event) -> tuple[str, str]:
     if event.reason == POOL_EXHAUSTED:
         return "server_error", "the memory that all requests share ran out"
     return "context_exceeded", f"{event.n} tokens do not fit"
-
-
-def _fill_server_times(
-    record: RequestRecord, admitted_at: float | None, times: list[float]
-) -> None:
-    """`times` are the box's own."""
-    if admitted_at is None or not times:
-        return
-    record.server_prefill_s = times[0] - admitted_at
-    evaluated = (record.prompt_tokens or 0) - (record.cached_tokens or 0)
-    if record.server_prefill_s > 0:
-        record.server_prefill_tok_s = evaluated / record.server_prefill_s
-    record.server_decode_s = times[-1] - times[0]
-    if record.server_decode_s > 0:
-        record.server_decode_tok_s = (len(times) - 1) / record.server_decode_s
-
-
-def _as_measured(segments: tuple[Segment, ...], measured: Lengths) -> tuple[Segment, ...]:
-    """The prompt with its newest segment resized so that the whole has the measured length."""
-    if measured.prompt_tokens is None:
-        return segments
-    newest = segments[-1]
-    tokens = newest.tokens + measured.prompt_tokens - total_tokens(segments)
-    return (*segments[:-1], newest.resized(max(1, tokens)))

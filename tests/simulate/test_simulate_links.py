@@ -37,9 +37,9 @@ def live(
     records: list[RequestRecord] = []
     times: dict[str, list[float]] = {}
 
-    def emit(record: RequestRecord, token_times: list[float]) -> None:
+    def emit(record: RequestRecord, token_times: NDArray[np.float64]) -> None:
         records.append(record)
-        times[record.request_id] = token_times
+        times[record.request_id] = token_times.tolist()
 
     box = Box(FlatPricer(), slots, 100_000)
     world = SimulatedWorld(
@@ -177,3 +177,19 @@ def test_messengers_wait_for_one_anothers_packets() -> None:
     many, _ = live(crowd((messenger, 12)), links, requests=12)
     slowest_s = max(record.e2e_s or 0.0 for record in many)
     assert slowest_s > 3 * (lone[0].e2e_s or 0.0)
+
+
+def test_who_asks_while_others_stream_does_not_pile_their_past_frames_up() -> None:
+    """The box leaps from change to change. What it gave before somebody asked was on the air
+    before, evenly, and not at the moment of asking."""
+    link = replace(quiet("wifi-crowded"), loss=0.0)
+    reader = asker(output=2000)
+    passer = replace(asker(output=1), name="passer", single_request=False, think_s=fixed(40))
+    _, times = live(
+        crowd((reader, 4), (passer, 2)), {reader.name: link, passer.name: link}, requests=6
+    )
+    # 4 frames of 0.45 ms in each pass of 30 ms: nobody ever waits for more than a few frames.
+    for name, arrived in times.items():
+        if name.startswith(reader.name):
+            gaps = np.diff(arrived)
+            assert gaps.max() < 0.03 + 20 * link.frame_s(252)

@@ -70,9 +70,9 @@ def simulate(
     records: list[RequestRecord] = []
     times: dict[str, list[float]] = {}
 
-    def emit(record: RequestRecord, token_times: list[float]) -> None:
+    def emit(record: RequestRecord, token_times: NDArray[np.float64]) -> None:
         records.append(record)
-        times[record.request_id] = token_times
+        times[record.request_id] = token_times.tolist()
 
     box = Box(pricer or FlatPricer(), slots, ctx)
     world = SimulatedWorld(
@@ -297,16 +297,43 @@ def test_measured_lengths_replace_the_drawn_ones_and_end_the_life() -> None:
     assert lived.ended_s == second.end_s
 
 
+def failed(**changes: Any) -> Lengths:
+    return measured(ok=False, completion_tokens=None, **changes)
+
+
 def test_a_measured_failure_fails_for_as_long_as_it_took() -> None:
     one = replace(probe(16), turns=fixed(9))
-    lengths = {
-        "chat-0/c0/t0/r0": measured(ok=False, prompt_tokens=None, completion_tokens=None),
-        "chat-0/c1/t0/r0": measured(),
-    }
-    failed, good = simulate(crowd((one, 1)), lengths=lengths).records
-    assert (failed.ok, failed.error_kind, failed.e2e_s) == (False, "as_measured", 2.5)
+    lengths = {"chat-0/c0/t0/r0": failed(prompt_tokens=None), "chat-0/c1/t0/r0": measured()}
+    gone, good = simulate(crowd((one, 1)), lengths=lengths).records
+    assert (gone.ok, gone.error_kind, gone.e2e_s) == (False, "as_measured", 2.5)
     assert good.ok
     assert good.started_at_s == 2.5 + 1.0
+
+
+@pytest.mark.parametrize(("served", "queue_s"), [(True, 2.5), (False, 0.0)])
+def test_a_failure_keeps_the_box_busy_for_as_long_as_it_did_the_server(
+    served: bool, queue_s: float
+) -> None:
+    """Two at once, one slot. The first was cut off after 2.5 s of 100: the other gets the slot
+    then. Had it been turned away, it would have cost nothing."""
+    lengths = {"chat-0/c0/t0/r0": failed(served=served), "chat-1/c0/t0/r0": measured()}
+    lived = simulate(crowd((probe(1600), 2)), lengths=lengths, slots=1)
+    gone, good = (lived.of(name) for name in lengths)
+    assert (gone.error_kind, gone.end_s) == ("as_measured", 2.5)
+    assert good.ok
+    assert good.server_queue_s == pytest.approx(queue_s, abs=0.0625)
+    busy_s = 32 * 0.0625 + (2.5 if served else 0.0)
+    assert lived.box.usage.busy_s == pytest.approx(busy_s, abs=0.0625)
+
+
+def test_a_failure_that_the_box_would_have_answered_by_then_fails_all_the_same() -> None:
+    lengths = {"chat-0/c0/t0/r0": failed(), "chat-0/c1/t0/r0": measured()}
+    one = replace(probe(16), turns=fixed(9))
+    lived = simulate(crowd((one, 1)), lengths=lengths, slots=1)
+    gone, good = lived.records
+    assert (gone.error_kind, gone.end_s) == ("as_measured", 2.5)
+    assert good.started_at_s == 3.5
+    assert lived.box.usage.busy_s == pytest.approx((16 + 32) * 0.0625)
 
 
 def test_a_replay_of_its_own_prediction_is_that_prediction() -> None:

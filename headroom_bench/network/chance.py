@@ -1,0 +1,82 @@
+"""Chance by counting: the n-th number of a seed, whatever was drawn before it.
+
+SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) of the n-th multiple of its increment. A longer vector
+begins as a shorter one does, and no generator is made or kept.
+"""
+
+from __future__ import annotations
+
+import math
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+_INCREMENT = 0x9E3779B97F4A7C15
+_SHIFTS = (30, 27, 31)
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_WORD = 2**64 - 1
+_SALT = 0xD1342543DE82EF95
+"""Any odd number with as many ones as zeros: a multiplier of L'Ecuyer's (1999)."""
+_UNUSED_BITS = 12
+"""A double between 1 and 2 holds 52 bits."""
+_ONE = np.uint64(0x3FF0000000000000)
+"""The bits of 1.0."""
+_HALF_STEP = 2.0**-53
+"""Keeps numbers off 0, and as far off 1."""
+# The same as NumPy's own words, for to make them takes as long as to use them.
+_WIDE_SHIFTS = tuple(map(np.uint64, _SHIFTS))
+_WIDE_FACTORS = tuple(map(np.uint64, _FACTORS))
+_WIDE_UNUSED_BITS = np.uint64(_UNUSED_BITS)
+
+_multiples = np.zeros(0, dtype=np.uint64)
+
+
+def seed_of(key: str) -> int:
+    """The same 64 bits for the same key, everywhere."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little")
+
+
+def beside(seed: int) -> int:
+    """Another seed, whose numbers have nothing to do with those of the first."""
+    return seed ^ _SALT
+
+
+def uniform(seed: int, n: int) -> float:
+    """The n-th number of a seed, in the open interval (0, 1); n counts from 0."""
+    word = (seed + (n + 1) * _INCREMENT) & _WORD
+    word = ((word ^ (word >> _SHIFTS[0])) * _FACTORS[0]) & _WORD
+    word = ((word ^ (word >> _SHIFTS[1])) * _FACTORS[1]) & _WORD
+    return (((word ^ (word >> _SHIFTS[2])) >> _UNUSED_BITS) + 0.5) / 2**52
+
+
+def exponential(seed: int, n: int) -> float:
+    """The n-th number of a seed, exponential with mean 1."""
+    return -math.log(uniform(seed, n))
+
+
+def exponentials(seed: int, count: int) -> Values:
+    """The first `count` numbers of a seed, exponential with mean 1. Shape (count,)."""
+    words = _first_multiples(count) + np.uint64(seed)
+    words ^= words >> _WIDE_SHIFTS[0]
+    words *= _WIDE_FACTORS[0]
+    words ^= words >> _WIDE_SHIFTS[1]
+    words *= _WIDE_FACTORS[1]
+    words ^= words >> _WIDE_SHIFTS[2]
+    words >>= _WIDE_UNUSED_BITS
+    words |= _ONE
+    drawn = words.view(np.float64)
+    drawn -= 1.0 - _HALF_STEP
+    np.log(drawn, out=drawn)
+    return np.negative(drawn, out=drawn)
+
+
+def _first_multiples(count: int) -> NDArray[np.uint64]:
+    """The increment's first `count` multiples, modulo 2^64."""
+    global _multiples
+    if count > len(_multiples):
+        numbers = np.arange(1, max(count, 2 * len(_multiples), 1024) + 1, dtype=np.uint64)
+        _multiples = numbers * np.uint64(_INCREMENT)
+    return _multiples[:count]
