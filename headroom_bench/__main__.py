@@ -6,15 +6,23 @@ import os
 import signal
 import sys
 
-from headroom_bench.errors import EXIT_INTERRUPTED
+from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_WRONG_INPUT
 
 
 def main() -> None:
     """Runs the command line; every error a user can mend is one line and an exit code."""
     signal.signal(signal.SIGINT, _end_at_once)
     from headroom_bench.cli.app import run_app
+    from headroom_bench.cli.output import Output
 
+    output = Output()
+    output.install()
     code = run_app(sys.argv[1:])
+    problem = output.problem()
+    if problem is not None:
+        sys.stderr.write(f"headroom-bench: {problem}\n")
+        sys.stderr.flush()
+        code = code or EXIT_WRONG_INPUT
     # The interpreter gives signals their defaults back while it ends: a late Ctrl-C would turn an
     # exit code into a death by signal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

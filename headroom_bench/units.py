@@ -47,6 +47,11 @@ def parse_size(text: str, what: str = "size") -> int:
     return int(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 answer`, `1,200 answers`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def in_words(seconds: float) -> str:
     """A duration for a reader: `45 s`, `2 min 5 s`, `1 h 3 min`."""
     whole = round(seconds)

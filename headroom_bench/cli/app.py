@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from typing import Annotated
@@ -75,9 +74,6 @@ def run_app(arguments: list[str]) -> int:
             _tell(detail)
         _tell(f"headroom-bench: {_one_line(str(why))}")
         return why.exit_code
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except typer.Exit as end:
         return end.exit_code
     except Exception as why:  # noqa: BLE001  (the last resort: a fault of ours, told as one)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headroom_bench.experiments.conclude import RunOutcome
     from headroom_bench.experiments.earlier import Earlier
     from headroom_bench.experiments.run_options import RunOptions
-    from headroom_bench.report.progress import Progress
+    from headroom_bench.report.progress import Goal, Progress
     from headroom_bench.results.run_folder import RunFolder
 
 
@@ -185,7 +185,7 @@ def _say(notes: Console) -> Callable[[str], None]:
     return lambda text: notes.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _progress(notes: Console) -> Callable[[str, Callable[[], float]], Progress]:
+def _progress(notes: Console) -> Callable[[Goal, Callable[[], float]], Progress]:
     from headroom_bench.report.progress import Progress
 
     return lambda goal, now_s: Progress(notes, goal, now_s)

@@ -9,6 +9,7 @@ from typing import Any
 from headroom_bench.live.lag import HarnessHealth
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import spread
+from headroom_bench.units import counted
 
 VALID_SHARE = 0.95
 FULL_CPU_SHARE = 0.9
@@ -86,5 +87,7 @@ def harness_complaints(figures: dict[str, Any], records: Sequence[RequestRecord]
     for record in records:
         if record.suspect is not None:
             suspects[record.suspect] = suspects.get(record.suspect, 0) + 1
-    found += [f"{count} answers cannot be right: {what}" for what, count in suspects.items()]
+    found += [
+        f"{counted(count, 'answer')} cannot be right: {what}" for what, count in suspects.items()
+    ]
     return found

@@ -30,7 +30,7 @@ from headroom_bench.live.world import Asking, LiveWorld, Observer
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress, Tally
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
-from headroom_bench.units import in_words
+from headroom_bench.units import counted, in_words
 
 PROGRESS_EVERY_S = 0.5
 COLLECT_AT_LEAST_EVERY_S = 60.0
@@ -201,7 +201,7 @@ class _Drain:
         if self.world.in_flight:
             self.say(
                 f"the time is up; waiting at most {in_words(self.limit_s)} for "
-                f"{self.world.in_flight} answers (--drain)"
+                f"{counted(self.world.in_flight, 'answer')} (--drain)"
             )
 
     def end(self) -> None:

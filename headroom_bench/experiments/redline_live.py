@@ -19,7 +19,7 @@ from headroom_bench.experiments.redline import (
 from headroom_bench.experiments.run import run
 from headroom_bench.experiments.run_options import RunOptions
 from headroom_bench.judge.verdict import Load
-from headroom_bench.report.progress import Progress
+from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.reading import read_requests
 
 
@@ -33,7 +33,7 @@ def live_redline(
     options: RedlineOptions,
     run_options: RunOptions,
     say: Callable[[str], None],
-    progress: Callable[[str, Callable[[], float]], Progress],
+    progress: Callable[[Goal, Callable[[], float]], Progress],
     on_trial: OnTrial,
 ) -> dict[str, Any]:
     """The redline of a crowd on a real server, as a document like the simulated one's.

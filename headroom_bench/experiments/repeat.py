@@ -13,9 +13,10 @@ from headroom_bench.experiments.conclude import RunOutcome
 from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.run import run
 from headroom_bench.experiments.run_options import RunOptions, as_config
+from headroom_bench.experiments.serving import check_access
 from headroom_bench.judge.verdict import Load
 from headroom_bench.redaction import redacted
-from headroom_bench.report.progress import Progress
+from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.report.summary import (
     RATIOS,
     Window,
@@ -28,7 +29,7 @@ from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, steady, usable
 
 Say = Callable[[str], None]
-ShowProgress = Callable[[str, Callable[[], float]], Progress]
+ShowProgress = Callable[[Goal, Callable[[], float]], Progress]
 TakeUp = Callable[[Path], tuple[RunOptions, RunFolder, Earlier]]
 
 
@@ -49,6 +50,7 @@ def repeat(
     """
     if taken_up is None:
         target, crowd = options.target, options.crowd
+        check_access(target, options.timeouts)
         folder = RunFolder.create(options.out, target.name, crowd.name, datetime.now())
     else:
         folder = taken_up[0]

@@ -29,7 +29,7 @@ from headroom_bench.experiments.run_state import (
     one_way_s,
     server_told,
 )
-from headroom_bench.experiments.serving import serving
+from headroom_bench.experiments.serving import check_access, serving
 from headroom_bench.live.access import Access, access_to
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
@@ -39,7 +39,7 @@ from headroom_bench.live.sockets import allow_connections
 from headroom_bench.live.tokenizer import tokenizer_of
 from headroom_bench.live.vocabulary import template_of, vocabulary_of
 from headroom_bench.redaction import redact, scrub_file
-from headroom_bench.report.progress import Progress
+from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, usable
 from headroom_bench.telemetry.exporter import COMPARED, RunExporter
@@ -51,7 +51,7 @@ SLIP_ALLOWED_SHARE = 0.005
 def run(
     options: RunOptions,
     say: Say,
-    progress: Callable[[str, Callable[[], float]], Progress],
+    progress: Callable[[Goal, Callable[[], float]], Progress],
     folder: RunFolder | None = None,
     earlier: Earlier | None = None,
 ) -> RunOutcome:
@@ -67,6 +67,7 @@ def run(
     interrupt.install()
     try:
         target, crowd = options.target, options.crowd
+        check_access(target, options.timeouts)
         folder = folder or RunFolder.create(options.out, target.name, crowd.name, datetime.now())
         folder.lock()
         clock = RunClock(options.time_scale)
@@ -197,7 +198,7 @@ async def _measured(
 ) -> None:
     options, facts = state.options, state.facts
     assert facts is not None
-    goal = f"{options.duration_s:g} s" if options.duration_s else f"{options.max_requests} requests"
+    goal = Goal(options.duration_s, options.max_requests)
     plan = MeasurePlan(
         crowd=options.crowd,
         access=access,

@@ -20,7 +20,7 @@ from headroom_bench.experiments.measuring import Measured
 from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.probe import TargetFacts
-from headroom_bench.report.progress import Progress
+from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import ServerSpec
@@ -38,7 +38,7 @@ class RunState:
     options: RunOptions
     folder: RunFolder
     say: Say
-    progress: Callable[[str, Callable[[], float]], Progress]
+    progress: Callable[[Goal, Callable[[], float]], Progress]
     interrupt: Interrupt
     clock: RunClock
     earlier: Earlier = field(default_factory=Earlier)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headroom_bench.live.access import tls_context
+from headroom_bench.live.access import access_to, tls_context
 from headroom_bench.live.fetch import model_file
 from headroom_bench.live.lifecycle import ManagedServer, fill, free_port
+from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.target import StartSpec, Target
 
 STARTED = "started"
@@ -52,6 +54,15 @@ async def serving(
     on_start(server)
     async with server:
         yield Serving(url, log)
+
+
+def check_access(target: Target, timeouts: Timeouts) -> None:
+    """Refuses what no server could be reached at or with, before anything is made for the run.
+
+    Raises:
+        UserError: as `access_to` does.
+    """
+    access_to(target, target.url.replace("{port}", "1"), timeouts, os.environ)
 
 
 def _placeholders(spec: StartSpec, port: int) -> dict[str, str]:

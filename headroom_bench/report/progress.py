@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headroom_bench.units import in_words
+from headroom_bench.units import counted, in_words
 
 _QUIET_EVERY_S = 10.0
 
@@ -25,13 +25,21 @@ class Tally:
     in_flight: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where a run ends: after so many life seconds, so many requests, or whichever is first."""
+
+    duration_s: float | None
+    requests: int | None
+
+
 class Progress:
     """One line that changes in place on a terminal; elsewhere a plain line now and then.
 
     `update` is cheap and called from the run's own loop.
     """
 
-    def __init__(self, console: Console, goal: str, now_s: Callable[[], float]) -> None:
+    def __init__(self, console: Console, goal: Goal, now_s: Callable[[], float]) -> None:
         self._console = console
         self._goal = goal
         self._now_s = now_s
@@ -55,8 +63,15 @@ class Progress:
             self._console.print(self._line(tally), highlight=False)
 
     def _line(self, tally: Tally) -> str:
-        failed = f", {tally.errors} failed" if tally.errors else ""
+        goal = self._goal
+        clock = in_words(self._now_s())
+        if goal.duration_s is not None:
+            clock += f" of {in_words(goal.duration_s)}"
+        ended = counted(tally.requests, "request")
+        if goal.requests is not None:
+            ended = f"{tally.requests:,} of {counted(goal.requests, 'request')}"
+        failed = f", {tally.errors:,} failed" if tally.errors else ""
         return (
-            f"{in_words(self._now_s())} of {self._goal}: {tally.requests} requests ended{failed}, "
-            f"{tally.in_flight} in flight, {tally.completion_tokens:,} tokens generated"
+            f"{clock}: {ended} ended{failed}, {tally.in_flight:,} in flight, "
+            f"{counted(tally.completion_tokens, 'token')} generated"
         )

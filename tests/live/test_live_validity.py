@@ -33,12 +33,12 @@ class Told:
 
     async def exchange(
         self,
-        path: str,  # noqa: ARG002
-        headers: Mapping[str, str],  # noqa: ARG002
-        body: bytes,  # noqa: ARG002
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
         *,
-        patience_s: float | None = None,  # noqa: ARG002
-        on_sent: Callable[[Exchange], None] | None = None,  # noqa: ARG002
+        patience_s: float | None = None,
+        on_sent: Callable[[Exchange], None] | None = None,
     ) -> Exchange:
         stamps = [self.sent_ns + at * MS for at in range(FIRST_MS, LAST_MS + 1, 500)]
         told = Exchange(self.sent_ns, self.sent_ns, False, self.sent_ns, stamps[0], stamps[0])
@@ -60,7 +60,7 @@ class Kept:
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
 
-    def append(self, record: RequestRecord, event_times_s: list[float]) -> Future[None]:  # noqa: ARG002
+    def append(self, record: RequestRecord, event_times_s: list[float]) -> Future[None]:
         self.records.append(record)
         written: Future[None] = Future()
         written.set_result(None)

@@ -16,7 +16,7 @@ from headroom_bench.crowd.persona import Target
 from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
-from headroom_bench.report.progress import Progress, Tally
+from headroom_bench.report.progress import Goal, Progress, Tally
 from headroom_bench.report.summary import RATIOS, Window, WorldOutcome, build_summary, ratios
 from headroom_bench.report.terminal import print_summary
 
@@ -204,14 +204,23 @@ def test_names_are_shown_as_they_are() -> None:
 def test_progress_is_one_plain_line_now_and_then() -> None:
     page = io.StringIO()
     console = Console(file=page, width=100, color_system=None)
-    with Progress(console, "30 s", lambda: 12.0) as progress:
+    with Progress(console, Goal(30.0, None), lambda: 12.0) as progress:
         progress.update(Tally())
         assert page.getvalue() == ""  # not yet: it is quiet where nobody watches it change
         progress._last_plain -= 60
         progress.update(Tally(1234, 2, 56_789, 3))
     assert page.getvalue() == (
-        "12 s of 30 s: 1234 requests ended, 2 failed, 3 in flight, 56,789 tokens generated\n"
+        "12 s of 30 s: 1,234 requests ended, 2 failed, 3 in flight, 56,789 tokens generated\n"
     )
+
+
+def test_progress_towards_a_number_of_requests_counts_those() -> None:
+    page = io.StringIO()
+    console = Console(file=page, width=100, color_system=None)
+    with Progress(console, Goal(None, 40), lambda: 12.0) as progress:
+        progress._last_plain -= 60
+        progress.update(Tally(1, 0, 1, 3))
+    assert page.getvalue() == "12 s: 1 of 40 requests ended, 3 in flight, 1 token generated\n"
 
 
 def test_turns_that_missed_say_what_took_their_time() -> None:
