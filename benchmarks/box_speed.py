@@ -50,6 +50,8 @@ DESIGNS: dict[str, tuple[BoxDesign, bool]] = {
 SLOW = ("speculation", "stepped")
 """Their cost grows with tokens: a tenth of the requests will do."""
 
+PASSES = np.arange(10_000.0)
+
 
 class LinearPricer:
     """A fixed time, and a time for each token read, generated, verified and kept."""
@@ -64,7 +66,7 @@ class LinearPricer:
 
     def passes_s(self, batch: Batch, k: int) -> NDArray[np.float64]:
         first = 0.01 + 2e-4 * batch.decodes + 1e-8 * batch.kv_tokens
-        return first + 1e-8 * batch.decodes * np.arange(k)
+        return first + 1e-8 * batch.decodes * PASSES[:k]
 
 
 class Person:

@@ -7,7 +7,7 @@ before the end of a pass takes effect there, so an answer never depends on how `
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from math import inf
 from operator import attrgetter
@@ -20,7 +20,7 @@ from headroom_bench.box.decoders import Decoders
 from headroom_bench.box.design import BoxDesign, split_slots
 from headroom_bench.box.drafters import Drafters
 from headroom_bench.box.dynamic import DynamicMemory
-from headroom_bench.box.events import POOL_EXHAUSTED, QUEUE_FULL, TOO_LONG, BoxRequest, Event
+from headroom_bench.box.events import POOL_EXHAUSTED, QUEUE_FULL, TOO_LONG, BoxRequest, Event, made
 from headroom_bench.box.memory import Decoding, Memory
 from headroom_bench.box.overflow import cut_to_fit, too_long
 from headroom_bench.box.pages import PagedMemory
@@ -107,7 +107,7 @@ class Box:
         task = Task(request, self._submitted, request.segments, prompt_tokens, at)
         self._submitted += 1
         self._live[request.id] = task
-        calls, call = self._calls, _Call(at, task, False)
+        calls, call = self._calls, made(_Call, (at, task, False))
         if not calls or calls[-1].at <= at:
             calls.append(call)
         else:
@@ -287,8 +287,9 @@ class Box:
                 usage.queue_s += at - task.submitted_at
             self._reading.append(task)
             self._running += 1
-            events.append(Event("admitted", task.request.id, at, task.prompt_tokens))
-            events.append(Event("cached", task.request.id, at, task.start))
+            id_ = task.request.id
+            events.append(made(Event, ("admitted", id_, at, task.prompt_tokens, "")))
+            events.append(made(Event, ("cached", id_, at, task.start, "")))
             seated = True
         if seated:
             self._plan.restart(at)
@@ -354,51 +355,54 @@ class Box:
         blocks = plan.blocks
         while True:
             block = blocks[0] if blocks else plan.grow()
-            ends, end = block.ends, block.end
+            ends, end, turn, _, _ = block
+            taken = plan.taken
             if not ends:
                 self._make_room(events)
                 return True
             heard = False
             if call_at <= to and call_at <= end:
-                last = block.first_at_or_after(call_at)
+                last = bisect_left(ends, call_at, taken)
                 heard = ends[last] <= to
                 count = last + 1 if heard else last
             elif end <= to:
                 count = len(ends)
-            elif ends[block.taken] > to:
+            elif ends[taken] > to:
                 return False
             else:
-                count = block.count_until(to)
-            if count > block.taken:
-                self._take(block, count)
+                count = bisect_right(ends, to, taken)
+            if count > taken:
+                self._take(block, taken, count)
             if count == len(ends):
                 blocks.popleft()
-                if block.turn:
+                plan.taken = 0
+                if turn:
                     self._turn(block, events)
                     return True
                 if not heard:
                     continue
+            else:
+                plan.taken = count
             return heard
 
-    def _take(self, block: Block, count: int) -> None:
-        """The block's first `count` passes are over."""
-        usage, taken, ends = self.usage, block.taken, block.ends
-        passes, end = count - taken, ends[count - 1]
+    def _take(self, block: Block, taken: int, count: int) -> None:
+        """The block's passes from number `taken` up to `count` are over."""
+        ends, _, _, decodes, reads = block
+        usage, end, passes = self.usage, ends[count - 1], count - taken
         spent_s = end - self._at
         usage.busy_s += spent_s
         if self._running >= self.design.parallel:
             usage.all_taken_s += spent_s
         usage.passes += passes
-        if block.decodes:
+        if decodes:
             new = ends if passes == len(ends) else ends[taken:count]
             usage.decode_tokens += self._decoders.pass_over(new)
-        for task, tokens in block.reads:
+        for task, tokens in reads:
             if task.prefill_at is None:
                 task.prefill_at = self._at
             task.held += tokens
             self._memory.read(task, tokens)
             usage.prefill_tokens += tokens
-        block.taken = count
         self._at = end
 
     def _turn(self, block: Block, events: list[Event]) -> None:
@@ -423,7 +427,7 @@ class Box:
         task.times.append(self._at)
         if task.first_token_at is None:
             task.first_token_at = self._at
-            events.append(Event("first_token", task.request.id, self._at, 1))
+            events.append(made(Event, ("first_token", task.request.id, self._at, 1, "")))
         elif not self._leap:
             events.append(Event("tokens", task.request.id, self._at, 1))
         self._decoders.add(task)
@@ -434,7 +438,8 @@ class Box:
         outcome: Outcome = "length" if task.truncated else "done"
         self._leave(task)
         self._close(task, outcome)
-        events.append(Event("finished", task.request.id, self._at, len(task.times), outcome))
+        n = len(task.times)
+        events.append(made(Event, ("finished", task.request.id, self._at, n, outcome)))
 
     # --- views --------------------------------------------------------------------------------
 

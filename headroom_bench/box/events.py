@@ -6,6 +6,10 @@ from typing import Literal, NamedTuple
 
 from headroom_bench.segments import Segment
 
+made = tuple.__new__
+"""`made(Event, (...))` makes a named tuple in half the time that `Event(...)` takes, which is a
+function of Python. It must have every field, those with defaults too."""
+
 EventKind = Literal[
     "admitted", "cached", "first_token", "tokens", "finished", "rejected", "cut", "preempted"
 ]

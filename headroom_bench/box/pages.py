@@ -10,7 +10,7 @@ from __future__ import annotations
 from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.design import BoxDesign
 from headroom_bench.box.memory import Decoding, Places
-from headroom_bench.box.prefix_tree import Match, Node, PrefixTree
+from headroom_bench.box.prefix_tree import Match, Node, Piece, PrefixTree, pieces_of
 from headroom_bench.box.task import Task
 from headroom_bench.segments import Segment
 
@@ -59,7 +59,7 @@ class PagedMemory:
             if used:
                 return False
             # Alone it always fits, though perhaps not beside all that it would find.
-            found, start, own = tree.match(()), 0, -(-tokens // page)
+            found, start, own = tree.match([]), 0, -(-tokens // page)
         node = found.node
         tree.lock(node)
         task.seat, task.node, task.depth = self._places.take(), node, found.depth
@@ -146,36 +146,34 @@ class PagedMemory:
         """How much of the prompt, and of the answer so far, the tree holds."""
         tree = self.tree
         if not self._design.prefix_cache:
-            return tree.match(())
+            return tree.match([])
         if task.path is None:
-            task.path = task.segments
+            task.path = pieces_of(task.segments)
             found = tree.match(task.path)
-            if not _has_blocks(task.path, found.depth):
+            if not _has_blocks(task.segments, found.depth):
                 return found
             task.path = tree.path(task.segments)
         if task.times:
-            answer = Segment(
-                "answer", "assistant", "prose", task.request.answer_id, len(task.times)
-            )
-            return tree.match((*task.path, answer))
+            return tree.match([*task.path, (task.request.answer_id, len(task.times))])
         return tree.match(task.path)
 
     def _hold(self, task: Task, generated: int, written: int) -> None:
         """What `task` has written becomes part of the tree, and is its own no more."""
-        path, answer_id = task.path, task.request.answer_id
+        path = task.path
         if path is None:  # without a prefix cache
             return
         tree, old, node, depth = self.tree, task.node, task.base, task.depth
         assert old is not None
         assert node is not None
-        if generated and task.preemptions and _is_older(old, answer_id, generated):
+        answer = (task.request.answer_id, generated)
+        if generated and task.preemptions and _is_shorter(old, answer):
             # What there was of the answer when it was preempted.
-            old = tree.rename(old, answer_id, generated)
+            old = tree.rename(old, answer)
             node, depth = old.parent, len(path)
         for piece in path[depth:]:
-            node = tree.extend(node, piece.content_id, piece.tokens, written)
+            node = tree.extend(node, piece, written, old)
         if generated and depth <= len(path):
-            node = tree.extend(node, answer_id, generated, written)
+            node = tree.extend(node, answer, written, old)
         tree.move(old, node)
         task.node = task.base = node
         task.depth = len(path) + (generated > 0)
@@ -187,14 +185,17 @@ class PagedMemory:
         task.pages = pages
 
 
-def _is_older(node: Node, answer_id: str, tokens: int) -> bool:
-    """Whether `node` holds a shorter form of the answer."""
-    return node.key[1] == answer_id and node.key[2] != tokens
+def _is_shorter(node: Node, answer: Piece) -> bool:
+    """Whether `node` ends with a shorter form of the answer."""
+    if not node.pieces:
+        return False
+    content_id, tokens = node.pieces[-1]
+    return content_id == answer[0] and tokens != answer[1]
 
 
-def _has_blocks(path: tuple[Segment, ...], depth: int) -> bool:
-    """Whether 16-token blocks are known of what comes after the first `depth` pieces."""
-    for piece in path[depth:]:  # noqa: SIM110
-        if piece.blocks:
+def _has_blocks(segments: tuple[Segment, ...], depth: int) -> bool:
+    """Whether 16-token blocks are known of what comes after the first `depth` segments."""
+    for segment in segments[depth:]:  # noqa: SIM110
+        if segment.blocks:
             return True
     return False

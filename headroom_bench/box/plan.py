@@ -9,13 +9,14 @@ blocks start small and double, so what is thrown away is never much more than wh
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from headroom_bench.box.design import BoxDesign
+from headroom_bench.box.events import made
 from headroom_bench.box.memory import Decoding, Memory
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Chunk, Pricer
@@ -30,8 +31,7 @@ Read = tuple[Task, int]
 """Whose prompt, and how many tokens of it one pass reads."""
 
 
-@dataclass(slots=True, eq=False)
-class Block:
+class Block(NamedTuple):
     """Passes that were priced together."""
 
     ends: array[float]
@@ -44,14 +44,6 @@ class Block:
     """Whether those who decode get tokens."""
     reads: list[Read]
     """What its pass reads; a block that reads has one pass."""
-    taken: int = 0
-    """Passes that are over."""
-
-    def first_at_or_after(self, at: float) -> int:
-        return bisect_left(self.ends, at, self.taken)
-
-    def count_until(self, at: float) -> int:
-        return bisect_right(self.ends, at, self.taken)
 
 
 class Plan:
@@ -68,6 +60,7 @@ class Plan:
         "_reading",
         "_size",
         "blocks",
+        "taken",
     )
 
     def __init__(
@@ -90,6 +83,8 @@ class Plan:
         self._reading = reading
         self._leap = leap and decoders.steady
         self.blocks: deque[Block] = deque()
+        self.taken = 0
+        """Passes of the first block that are over."""
         self._beat = 1
         self._at = 0.0
         self._size = FIRST_LEAP
@@ -97,6 +92,7 @@ class Plan:
     def restart(self, at: float) -> None:
         """Plan anew: the next pass starts at `at`."""
         self.blocks.clear()
+        self.taken = 0
         self._decoders.rewind()
         self._beat = self._decoders.beat + 1
         self._at = at
@@ -113,10 +109,13 @@ class Plan:
         return blocks[-1].end
 
     def boundary_at(self, at: float) -> float:
-        """The first end of a pass at or after `at`, which is not after the next turn."""
+        """The first end of a pass after the present at or after `at`, which is not after the next
+        turn."""
+        taken = self.taken
         for block in self.blocks:
             if block.end >= at:
-                return block.ends[block.first_at_or_after(at)] if block.ends else block.end
+                return block.ends[bisect_left(block.ends, at, taken)] if block.ends else block.end
+            taken = 0
         raise AssertionError("after the turn")
 
     def grow(self) -> Block:
@@ -153,7 +152,7 @@ class Plan:
             if task.held == task.start:
                 moved += task.moved
             reads.append((task, tokens))
-            chunks.append(Chunk(tokens, task.held))
+            chunks.append(made(Chunk, (tokens, task.held)))
             total += tokens
             budget -= tokens
             if not budget or len(reads) == design.prompts_a_pass:
@@ -164,7 +163,7 @@ class Plan:
             decoders.steady_until(self._beat)
         batch = decoders.batch(self._beat, decodes, tuple(chunks), moved)
         end = self._at + self._pricer.pass_s(batch)
-        return Block(array("d", (end,)), end, True, decodes, reads)
+        return made(Block, (array("d", (end,)), end, True, decodes, reads))
 
     def _decode(self) -> Block:
         """As many decode-only passes as can be priced together."""
@@ -175,7 +174,7 @@ class Plan:
         if not self._leap:
             decoders.steady_until(beat)
             end = self._at + self._pricer.pass_s(decoders.batch(beat))
-            return Block(array("d", (end,)), end, True, True, [])
+            return made(Block, (array("d", (end,)), end, True, True, []))
         until = decoders.steady_until(beat)
         count, size = until - beat + 1, self._size
         if count > size:
@@ -186,7 +185,7 @@ class Plan:
             self._size = 2 * size
         turn = beat + count - 1 == until == decoders.next_finish
         ends = self._ends(beat, count)
-        return Block(ends, ends[-1], turn, True, [])
+        return made(Block, (ends, ends[-1], turn, True, []))
 
     def _ends(self, beat: int, count: int) -> array[float]:
         """When each of `count` decode-only passes ends, from that of `beat` on."""
@@ -203,4 +202,4 @@ class Plan:
 
     def _dry(self) -> Block:
         """There is no room for the next pass."""
-        return Block(array("d"), self._at, True, False, [])
+        return made(Block, (array("d"), self._at, True, False, []))

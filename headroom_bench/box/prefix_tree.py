@@ -1,9 +1,10 @@
 """What a paged memory holds of past prompts: a tree in which shared beginnings are stored once.
 
-A node is one segment after the segments of its ancestors, so equal paths are equal text. A page
-belongs to the node in which it ends; text of a path that fills no whole page is not kept. Pages of
-nodes that no running sequence uses may be evicted: the node unused for longest first, its last
-pages first (vLLM's and SGLang's LRU order).
+A node is text after the text of its ancestors: one or more pieces (segments, answers) that have
+always been used together, so that a conversation is one node, whatever its length. Where paths
+part, nodes are cut in two. A page belongs to the piece in which it ends; text of a path that fills
+no whole page is not kept. Pages of nodes that no running sequence uses may be evicted: the node
+unused for longest first, its last pages first (vLLM's and SGLang's LRU order).
 
 A sequence that ends lets go of one way down from the root, so what may be evicted is a queue of
 such ways, each known by its deepest node: nodes before it go when those after them are gone.
@@ -11,58 +12,67 @@ such ways, each known by its deepest node: nodes before it go when those after t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from headroom_bench.box.events import made
 from headroom_bench.segments import HASH_BLOCK_TOKENS, Segment
 
-Key = tuple[int, str, int]
-"""What identifies a piece of text in its place: its parent's number, content id and tokens."""
+Piece = tuple[str, int]
+"""A text that is always used as a whole: content id and tokens."""
 
 
-def _pieces(segment: Segment) -> list[Segment]:
+def pieces_of(segments: Sequence[Segment]) -> list[Piece]:
+    """Whole segments."""
+    return [(segment.content_id, segment.tokens) for segment in segments]
+
+
+def _blocks_of(segment: Segment) -> list[Piece]:
     """A text in the 16-token blocks that are known of it, and the rest."""
-    name, role, kind = segment.name, segment.role, segment.kind
     known = segment.blocks[: segment.tokens // HASH_BLOCK_TOKENS]
-    pieces = [Segment(name, role, kind, f"#{block}", HASH_BLOCK_TOKENS) for block in known]
+    pieces = [(f"#{block}", HASH_BLOCK_TOKENS) for block in known]
     rest = segment.tokens - HASH_BLOCK_TOKENS * len(known)
     if rest:
-        pieces.append(Segment(name, role, kind, f"{segment.content_id}#{segment.tokens}", rest))
+        pieces.append((f"{segment.content_id}#{segment.tokens}", rest))
     return pieces
 
 
 class Node:
-    """One piece of text in its place."""
+    """Pieces of text in their place."""
 
     __slots__ = (
         "children",
         "end",
+        "ends",
         "full",
-        "key",
         "number",
         "pages",
         "parent",
+        "pieces",
         "refs",
         "stamp",
         "start",
     )
 
-    def __init__(
-        self, number: int, key: Key, parent: Node | None, start: int, end: int, page: int
-    ) -> None:
+    def __init__(self, number: int, parent: Node | None, start: int) -> None:
         self.number = number
         """Nodes before it."""
-        self.key = key
         self.parent = parent or self
         """The root is its own."""
+        self.pieces: list[Piece] = []
+        """None in the root only."""
         self.start = start
         """Tokens before it."""
-        self.end = end
+        self.ends: list[int] = []
+        """Tokens up to the end of each piece."""
+        self.end = start
         """Tokens up to its end."""
-        self.full = end // page - start // page
+        self.full = 0
         """Pages that end in it when it is there as a whole."""
         self.pages = 0
-        """Those that are there, from its start on."""
+        """Those that are there, from its start on. Who is not whole has no children."""
         self.refs = 0
         """Running sequences that end here, and children with any."""
         self.stamp = 0
@@ -75,7 +85,7 @@ class Match(NamedTuple):
     """How much of a path is here."""
 
     node: Node
-    """The deepest node on its way."""
+    """The deepest node on its way, perhaps a last piece that is here in part."""
     depth: int
     """Pieces of it that are here as a whole."""
     tokens: int
@@ -90,9 +100,9 @@ class PrefixTree:
     __slots__ = ("_made", "_nodes", "_page", "_stamp", "_unused", "evictable", "pages", "root")
 
     def __init__(self, page_tokens: int) -> None:
-        self.root = Node(0, (0, "", 0), None, 0, 0, page_tokens)
+        self.root = Node(0, None, 0)
         self.root.refs = 1
-        self._nodes: dict[Key, Node] = {}
+        self._nodes: dict[tuple[int, Piece], Node] = {}  # by the parent's number and first piece
         self._made = 1
         self.pages = 0
         """Pages held, used or not."""
@@ -103,49 +113,79 @@ class PrefixTree:
         self._unused: OrderedDict[Node, None] = OrderedDict()
         self._stamp = 0
 
-    def path(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    # --- looking up ---------------------------------------------------------------------------
+
+    def path(self, segments: Sequence[Segment]) -> list[Piece]:
         """A prompt in the pieces by which it is, or will be, held: whole segments, but those of
         which more is known in 16-token blocks, unless they are here whole (an answer is)."""
-        path: list[Segment] = []
-        node: Node | None = self.root
+        path: list[Piece] = []
+        place: tuple[Node, int] | None = (self.root, 0)
         for segment in segments:
-            pieces = [segment]
-            if segment.blocks and self._child(node, segment) is None:
-                pieces = _pieces(segment)
+            pieces = pieces_of((segment,))
+            if segment.blocks and self._after(place, pieces[0]) is None:
+                pieces = _blocks_of(segment)
             for piece in pieces:
-                node = self._child(node, piece)
+                place = self._after(place, piece)
             path += pieces
-        return tuple(path)
+        return path
 
-    def match(self, path: tuple[Segment, ...]) -> Match:
-        """Follow `path` as far as it is here."""
-        node, depth, unused, page, nodes = self.root, 0, 0, self._page, self._nodes
-        for piece in path:
-            child = nodes.get((node.number, piece.content_id, piece.tokens))
+    def match(self, path: list[Piece]) -> Match:
+        """Follow `path` as far as it is here. Cuts the node in which it ends."""
+        node, depth, unused, nodes = self.root, 0, 0, self._nodes
+        while depth < len(path):
+            child = nodes.get((node.number, path[depth]))
             if child is None:
                 break
+            pieces = child.pieces
+            count = len(pieces)
+            if count > 1 and (child.pages < child.full or path[depth : depth + count] != pieces):
+                child = self._cut(child, path[depth : depth + count])
+                count = len(child.pieces)
             if not child.refs:
                 unused += child.pages
             if child.pages < child.full:
-                return Match(child, depth, (child.start // page + child.pages) * page, unused)
+                held = child.start // self._page + child.pages
+                return made(Match, (child, depth, held * self._page, unused))
             node = child
-            depth += 1
-        return Match(node, depth, node.end // page * page, unused)
+            depth += count
+        return made(Match, (node, depth, node.end // self._page * self._page, unused))
 
-    def extend(self, node: Node, content_id: str, tokens: int, written: int) -> Node:
+    def _after(self, place: tuple[Node, int] | None, piece: Piece) -> tuple[Node, int] | None:
+        """Where `piece` goes on after a place, a node and how many pieces into it, if it does."""
+        if place is None:
+            return None
+        node, inside = place
+        if inside == len(node.pieces):
+            child = self._nodes.get((node.number, piece))
+            return None if child is None else (child, 1)
+        held = node.start // self._page + node.pages
+        here = node.pages == node.full or node.ends[inside - 1] // self._page < held
+        return (node, inside + 1) if here and node.pieces[inside] == piece else None
+
+    # --- holding ------------------------------------------------------------------------------
+
+    def extend(self, node: Node, piece: Piece, written: int, mine: Node) -> Node:
         """Hold the piece that goes on after `node`, which is there as a whole, as far as it is
-        among the first `written` tokens of its path. Returns its node, or `node` if it is not."""
+        among the first `written` tokens of its path. Returns its node, or `node` if it is not.
+        The sequence that wrote it uses the path down to `mine`."""
         start = node.end
         if start >= written:
             return node
-        key = (node.number, content_id, tokens)
-        end = start + tokens
+        page, end, key = self._page, start + piece[1], (node.number, piece)
         child = self._nodes.get(key)
         if child is None:
-            child = self._nodes[key] = Node(self._made, key, node, start, end, self._page)
-            self._made += 1
-            node.children += 1
-        want = child.full if end <= written else written // self._page - start // self._page
+            child = node
+            if node.children or node.refs > (node is mine):  # others use it, or go on from it
+                child = self._nodes[key] = Node(self._made, node, start)
+                self._made += 1
+                node.children += 1
+            child.pieces.append(piece)
+            child.ends.append(end)
+            child.end = end
+            child.full = end // page - child.start // page
+        elif len(child.pieces) > 1:
+            child = self._cut(child, [piece])
+        want = child.full if end <= written else written // page - child.start // page
         new = want - child.pages
         if new > 0:
             child.pages = want
@@ -154,24 +194,64 @@ class PrefixTree:
                 self.evictable += new
         return child
 
-    def rename(self, node: Node, content_id: str, tokens: int) -> Node:
-        """A leaf that one running sequence alone uses turns out to be the beginning of a longer
-        answer. Returns the node of that, which the sequence uses now."""
+    def rename(self, node: Node, answer: Piece) -> Node:
+        """The last piece of a leaf that one running sequence alone uses turns out to be the
+        beginning of a longer answer. Returns the node of that, which the sequence uses now."""
+        if len(node.pieces) > 1:
+            self._part(node, len(node.pieces) - 1)
         parent = node.parent
-        key = (parent.number, content_id, tokens)
-        del self._nodes[node.key]
-        same = self._nodes.get(key)
+        del self._nodes[(parent.number, node.pieces[0])]
+        same = self._nodes.get((parent.number, answer))
         if same is not None:  # somebody else's: one copy is enough
+            same = self._cut(same, [answer])
             self.lock(same)
             self.pages -= node.pages
             parent.refs -= 1
             parent.children -= 1
             return same
-        node.key = key
-        node.end = node.start + tokens
-        node.full = node.end // self._page - node.start // self._page
-        self._nodes[key] = node
+        end = node.start + answer[1]
+        node.pieces, node.ends, node.end = [answer], [end], end
+        node.full = end // self._page - node.start // self._page
+        self._nodes[(parent.number, answer)] = node
         return node
+
+    def _cut(self, node: Node, path: list[Piece]) -> Node:
+        """`node` has the first piece of `path`. Returns the node that holds as many more as both
+        have and are here as a whole, or else the first piece alone, as far as it is here."""
+        same = 1
+        for ours, theirs in zip(node.pieces[1:], path[1:], strict=False):
+            if ours != theirs:
+                break
+            same += 1
+        held = node.start // self._page + node.pages
+        whole = bisect_left(node.ends, (held + 1) * self._page)
+        if whole:
+            count = min(same, whole)
+            return self._part(node, count) if count < len(node.pieces) else node
+        del node.pieces[1:], node.ends[1:]  # nothing is left of these
+        node.end = node.ends[0]
+        node.full = node.end // self._page - node.start // self._page
+        return node
+
+    def _part(self, node: Node, count: int) -> Node:
+        """The first `count` pieces of `node`, as a node of their own before it."""
+        first = Node(self._made, node.parent, node.start)
+        self._made += 1
+        first.pieces, node.pieces = node.pieces[:count], node.pieces[count:]
+        first.ends, node.ends = node.ends[:count], node.ends[count:]
+        first.end = first.ends[-1]
+        first.full = first.end // self._page - first.start // self._page
+        first.pages = min(node.pages, first.full)
+        first.refs = 1 if node.refs else 0
+        first.stamp, first.children = node.stamp, 1
+        node.parent, node.start = first, first.end
+        node.full -= first.full
+        node.pages -= first.pages
+        self._nodes[(first.parent.number, first.pieces[0])] = first
+        self._nodes[(first.number, node.pieces[0])] = node
+        return first
+
+    # --- using and letting go -----------------------------------------------------------------
 
     def lock(self, node: Node) -> None:
         """A running sequence uses the path down to `node`."""
@@ -199,11 +279,7 @@ class PrefixTree:
 
     def move(self, old: Node, node: Node) -> None:
         """A running sequence that used the path down to `old` uses that down to `node`."""
-        if node.parent is old and not node.refs:
-            node.refs = 1
-            self.evictable -= node.pages
-            self._unused.pop(node, None)
-        elif node is not old:
+        if node is not old:
             self.lock(node)
             self.unlock(old)
 
@@ -223,13 +299,8 @@ class PrefixTree:
     def _drop(self, node: Node) -> None:
         """Forget a leaf: the way that it was the last of ends before it now."""
         parent, unused = node.parent, self._unused
-        del unused[node], self._nodes[node.key]
+        del unused[node], self._nodes[(parent.number, node.pieces[0])]
         parent.children -= 1
         if parent.stamp == node.stamp and not parent.refs:
             unused[parent] = None
             unused.move_to_end(parent, last=False)
-
-    def _child(self, node: Node | None, piece: Segment) -> Node | None:
-        if node is None:
-            return None
-        return self._nodes.get((node.number, piece.content_id, piece.tokens))

@@ -10,7 +10,7 @@ from headroom_bench.box.events import BoxRequest
 from headroom_bench.segments import Segment
 
 if TYPE_CHECKING:
-    from headroom_bench.box.prefix_tree import Node
+    from headroom_bench.box.prefix_tree import Node, Piece
     from headroom_bench.box.slots import Slot
 
 Outcome = Literal["done", "length", "cancelled", "rejected", "killed"]
@@ -104,7 +104,7 @@ class Task:
     forgotten: bool = False
     """Nothing is to be kept when it is over."""
     slot: Slot | None = None
-    path: tuple[Segment, ...] | None = None
+    path: list[Piece] | None = None
     """Paged: the prompt in the pieces by which the tree holds it."""
     node: Node | None = None
     base: Node | None = None
