@@ -57,6 +57,10 @@ def predict(
     identical: Annotated[
         bool, typer.Option("--identical", help="All users send one prompt at temperature 0.")
     ] = False,
+    calibration: Annotated[
+        str | None,
+        typer.Option("--calibration", help="Constants of your own measurements.", metavar="FILE"),
+    ] = None,
     vs: Annotated[
         str | None,
         typer.Option("--vs", help="Another box, or what else differs.", metavar="NAME|KEY=VALUE,…"),
@@ -81,6 +85,7 @@ def predict(
         "ubatch": _text(ubatch), "draft": draft, "boxes": str(boxes), "link": link,
         "acceptance_rate": _text(acceptance_rate), "swa_full": _text(swa_full),
         "kv_unified": _text(kv_unified), "identical": _text(identical),
+        "calibration": calibration,
     }  # fmt: skip
     given = {name: word for name, word in words.items() if word}
     if grid is not None:

@@ -8,12 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.predict_published import (
+    beyond_memory,
+    published_decode,
+    published_prefill,
+)
+from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.memory import Fit, fit
 from headroom_bench.roofline.passes import PassCost, Roofline
 from headroom_bench.roofline.pricer import Batch, Chunk
-from headroom_bench.roofline.ranges import Range, decode_range, prefill_range
+from headroom_bench.roofline.ranges import (
+    COMMUNITY,
+    MEASURED,
+    Range,
+    decode_range,
+    prefill_range,
+)
 
 DEFAULT_TOKENS = 2048
 """Of prompt and context, where neither is told."""
@@ -58,6 +70,8 @@ class Question:
     """The slots share one cache: any of them may use the whole."""
     identical: bool = False
     """All users send the same prompt at temperature 0, so they route in lockstep."""
+    calibration: Calibration | None = None
+    """What the user's own measurements gave; used where it is of this box and model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,10 @@ def predict(question: Question) -> dict[str, Any]:
     read = read_prompt(roofline, prompt, 0)
     first_s = read.seconds if served == 1 else _first_token_s(roofline, prompt, batch)
     span = decode_range(roofline, batch, drafted=bool(question.draft_tokens))
-    read_span = prefill_range(roofline, Batch(0, 0, 0, 0, (Chunk(prompt, 0),)))
+    alike = not (question.draft_tokens or question.identical or question.swa_full)
+    written = published_decode(roofline, question.build, context, served) if alike else None
+    read_elsewhere = published_prefill(roofline, question.build, prompt) if alike else None
+    read_span = prefill_range(roofline, Chunk(prompt, 0), read.seconds)
     return {
         "hardware": deployment.hardware.name,
         "model": deployment.model.name,
@@ -101,7 +118,8 @@ def predict(question: Question) -> dict[str, Any]:
             "prompt_tokens": prompt,
             "low": read.tokens / read.seconds * read_span.low,
             "high": read.tokens / read.seconds * read_span.high,
-            "confidence": read_span.confidence,
+            "confidence": _label(read_span, read_elsewhere),
+            "published": read_elsewhere,
         },
         "ttft_s": first_s,
         "decode": {
@@ -115,19 +133,43 @@ def predict(question: Question) -> dict[str, Any]:
             "users": served,
             "tokens_per_pass": tokens,
             "shares": _shares(cost),
+            "published": written,
         },
         "bandwidth": {
             "spec_gb_s": deployment.hardware.bandwidth_gb_s * deployment.boxes,
             "achieved_gb_s": cost.bytes_read / cost.total_s / 1e9,
         },
-        "confidence": span.confidence,
+        "confidence": _label(span, written),
         "low": per_user * span.low,
         "high": per_user * span.high,
         "simple_view": dataclasses.asdict(simple_view(deployment, context)),
         "kv_exact": deployment.model.kv_exact,
-        "notes": _notes(question, deployment, need, served),
+        "notes": [
+            *_notes(question, deployment, need, served),
+            *_rows_against_rules(need, span, written),
+        ],
         "sources": _sources(deployment, span),
     }
+
+
+def _label(span: Range, published: dict[str, Any] | None) -> str:
+    """MEASURED before COMMUNITY before what the constants say."""
+    return COMMUNITY if published and span.confidence != MEASURED else span.confidence
+
+
+def _rows_against_rules(need: Fit, span: Range, published: dict[str, Any] | None) -> list[str]:
+    """Known misses are told, not hidden: rows that a rule says cannot be."""
+    if published is None:
+        return []
+    told = [beyond_memory(published, need.fits)]
+    if span.confidence == MEASURED:  # the user's box need not be like others' of its kind
+        return [text for text in told if text]
+    if not span.low <= published["tok_s"] / published["predicted_tok_s"] <= span.high:
+        told.append(
+            f"{published['id']} measured {published['tok_s']:.3g} tok/s, outside of the range: "
+            "the rule is wrong there"
+        )
+    return [text for text in told if text]
 
 
 def _fit(question: Question, deployment: Deployment) -> Fit:
@@ -213,6 +255,7 @@ def _priced(question: Question) -> tuple[Deployment, Roofline]:
         boxes=question.boxes,
         link=question.link,
         draft=question.draft,
+        calibration=question.calibration,
     )
     return deployment, _pricer(deployment)
 
@@ -310,6 +353,8 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
         notes.append("accepted drafts assumed: 0.70 of 4 (Tuning article)")
     if not deployment.model.kv_exact:
         notes.append("the model's shape is partly estimated")
+    if question.calibration is not None and deployment.calibration is None:
+        notes.append(f"{question.calibration.name} is of another box or model: not used")
     return notes
 
 
@@ -321,5 +366,7 @@ def _sources(deployment: Deployment, span: Range) -> list[str]:
         if constant.source
     )
     told = sorted(fitted, key=lambda text: not text.startswith("fitted"))
+    if deployment.calibration is not None:
+        told = [*deployment.calibration.sources, *told]
     shape = [f"model: {deployment.model.source}", f"hardware: {deployment.hardware.source}"]
     return [*span.reasons, *told, *shape]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from headroom_bench.experiments.predict import (
     pricer_of,
     prompt_seconds,
 )
+from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.links import LAYER_SPLIT
 from headroom_bench.units import parse_size
 
@@ -155,7 +157,9 @@ _TEXT = ("hardware", "model", "quant", "runtime", "backend", "build", "kv_k", "k
 _SIZES = ("prompt", "context")
 _COUNTS = ("users", "slots", "ubatch", "boxes")
 _FLAGS = ("swa_full", "kv_unified", "identical")
-COLUMNS = (*_TEXT, *_SIZES, *_COUNTS, *_FLAGS, "kv_type", "draft", "acceptance_rate")
+COLUMNS = (
+    *_TEXT, *_SIZES, *_COUNTS, *_FLAGS, "kv_type", "draft", "acceptance_rate", "calibration",
+)  # fmt: skip
 """Of a grid file, named like the flags."""
 
 
@@ -211,10 +215,20 @@ def question_of(row: Mapping[str, str]) -> Question:
         values["draft"], values["draft_tokens"] = draft_of(given["draft"])
     if "acceptance_rate" in given:
         values["acceptance_rate"] = _share(given["acceptance_rate"])
+    if "calibration" in given:
+        values["calibration"] = _calibration(given["calibration"])
     for name in ("hardware", "model"):
         if name not in values:
             raise UserError(f"{name} is missing")
     return Question(**values)
+
+
+@functools.cache
+def _calibration(path: str) -> Calibration:
+    """Read once, though many rows of a file name it. Raises `UserError`."""
+    from headroom_bench.experiments.predict_calibration import read_calibration
+
+    return read_calibration(Path(path).expanduser())
 
 
 def draft_of(text: str) -> tuple[str, int]:

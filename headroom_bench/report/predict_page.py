@@ -18,9 +18,15 @@ _BOUNDS = {
 }
 _RESULTS = (
     "fits", "total_gb", "prefill_tok_s", "ttft_s", "decode_tok_s_per_user", "decode_tok_s_total",
-    "low", "high", "decode_bound", "confidence", "error",
+    "low", "high", "decode_bound", "confidence", "published_id", "published_tok_s", "error",
 )  # fmt: skip
 _MOST_LEVERS = 4
+_LABELS = {
+    "MEASURED": "constants of your own measurements of this model on this box",
+    "COMMUNITY": "others measured this case; their row stands beside the prediction",
+    "INTERPOLATED": "this kind of box was measured, with other models or settings",
+    "ESTIMATED": "no measurement of this kind of box and use; taken from data sheets",
+}
 
 
 def print_prediction(document: dict[str, Any], console: Console) -> None:
@@ -40,10 +46,12 @@ def print_prediction(document: dict[str, Any], console: Console) -> None:
             console.print()
             console.print(_table(side, document["by"]))
     console.print()
-    label = "INTERPOLATED: this kind of box was measured with other models"
-    if document["confidence"] != "INTERPOLATED":
-        label = "ESTIMATED: no measurement of this kind of box and use; taken from data sheets"
-    console.print(f"{label}. The range should hold 85 % of measurements.")
+    labels = [
+        label for side in sides for label in (side["confidence"], side["prefill"]["confidence"])
+    ]
+    for label in dict.fromkeys(labels):
+        console.print(f"{label}: {_LABELS[label]}.")
+    console.print("Ranges should hold 85 % of measurements.")
 
 
 def _figures(sides: Sequence[dict[str, Any]]) -> Table:
@@ -61,8 +69,11 @@ def _figures(sides: Sequence[dict[str, Any]]) -> Table:
         ("decode", [_decode(s) for s in sides]),
         ("one pass", [_pass(s) for s in sides]),
         ("bandwidth", [_bandwidth(s["bandwidth"]) for s in sides]),
+        ("published", [_published(s["decode"]["published"]) for s in sides]),
+        ("prompts", [_published(s["prefill"]["published"]) for s in sides]),
     ):  # fmt: skip
-        table.add_row(f"[bold]{name}[/bold]", *(escape(cell) for cell in cells))
+        if any(cells):
+            table.add_row(f"[bold]{name}[/bold]", *(escape(cell) for cell in cells))
     if "patience" in sides[0]:
         table.add_row("[bold]patience[/bold]", *(_patience(s["patience"]) for s in sides))
     return table
@@ -82,8 +93,8 @@ def _room(fit: dict[str, Any]) -> str:
 
 def _prefill(prefill: dict[str, Any]) -> str:
     return (
-        f"{_rate(prefill['tok_s'])} tok/s ({_rate(prefill['low'])} to {_rate(prefill['high'])}), "
-        f"bound by {_BOUNDS[prefill['bound']]}"
+        f"{_rate(prefill['tok_s'])} tok/s ({_rate(prefill['low'])} to {_rate(prefill['high'])}, "
+        f"{prefill['confidence']}), bound by {_BOUNDS[prefill['bound']]}"
     )
 
 
@@ -96,8 +107,8 @@ def _decode(side: dict[str, Any]) -> str:
     total = f", {_rate(decode['tok_s_total'])} in total" if decode["users"] > 1 else ""
     users = f"{decode['users']} users" if decode["users"] > 1 else "one user"
     return (
-        f"{_rate(decode['tok_s_per_user'])} tok/s ({_rate(side['low'])} to {_rate(side['high'])})"
-        f"{total}, {users} at {decode['context_tokens']:,} tokens, "
+        f"{_rate(decode['tok_s_per_user'])} tok/s ({_rate(side['low'])} to {_rate(side['high'])}, "
+        f"{side['confidence']}){total}, {users} at {decode['context_tokens']:,} tokens, "
         f"bound by {_BOUNDS[decode['bound']]}"
     )
 
@@ -118,6 +129,29 @@ def _bandwidth(bandwidth: dict[str, Any]) -> str:
     return (
         f"{bandwidth['achieved_gb_s']:.0f} of {bandwidth['spec_gb_s']:.0f} GB/s ({share:.0%}) "
         "while decoding"
+    )
+
+
+def _published(found: dict[str, Any] | None) -> str:
+    """A row that others measured of this very case, and how far the prediction lies from it."""
+    if found is None:
+        return ""
+    reading = found["prompt_tokens"]
+    what = (
+        f"reading {reading:,} tokens"
+        if reading
+        else f"{found['users']} user{'s' if found['users'] > 1 else ''}"
+    )
+    how = ", ".join(filter(None, (found["driver"], found["build"], found["date"])))
+    several = (
+        f"; {found['rows']} rows from {_rate(found['low'])} to {_rate(found['high'])}"
+        if found["rows"] > 1
+        else ""
+    )
+    return (
+        f"{_rate(found['tok_s'])} tok/s, {what} at {found['depth_tokens']:,} tokens "
+        f"({found['id']}: {how}); the model gives {_rate(found['predicted_tok_s'])} there, "
+        f"{found['deviation']:+.0%}{several}"
     )
 
 
@@ -172,7 +206,7 @@ def grid_csv(answers: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> str:
 def _result(document: dict[str, Any]) -> dict[str, Any]:
     if "error" in document:
         return {"error": document["error"]}
-    decode = document["decode"]
+    decode, published = document["decode"], document["decode"]["published"]
     return {
         "fits": str(document["fit"]["fits"]).lower(),
         "total_gb": f"{document['fit']['total_gb']:.3f}",
@@ -184,6 +218,8 @@ def _result(document: dict[str, Any]) -> dict[str, Any]:
         "high": f"{document['high']:.3f}",
         "decode_bound": decode["bound"],
         "confidence": document["confidence"],
+        "published_id": published["id"] if published else "",
+        "published_tok_s": f"{published['tok_s']:.3f}" if published else "",
     }
 
 

@@ -6,6 +6,7 @@ What each is, and which value holds where; the numbers themselves are in `fitted
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -13,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from headroom_bench.catalog import Hardware
 from headroom_bench.errors import UserError
 from headroom_bench.roofline.fitted import (
+    ADDED_BY_RUNTIME,
     BOXES,
     BUILD_CHANGES,
     COMMON,
@@ -140,9 +142,16 @@ def _constants(
         if fit := BOXES.get((name, family, backend)):
             take(fit.values, fit.status, fit.source)
             spread = fit.spread
+    if runtime in ADDED_BY_RUNTIME:
+        more, status, source = ADDED_BY_RUNTIME[runtime]
+        take({name: found[name].value + value for name, value in more.items()}, status, source)
+    if runtime in _BORROWERS:
+        spread = _wider(spread, _BORROWED)
     if family == "llama.cpp" and build is not None:
+        spread = _wider(spread, next((wide for before, wide in _OLD_BUILDS if build < before), 0.0))
         for change in BUILD_CHANGES:
-            if build < change.before and backend in change.backends:
+            here = change.architecture in (None, architecture)
+            if here and build < change.before and backend in change.backends:
                 scaled = {n: found[n].value * f for n, f in change.factors.items()}
                 take(scaled, "fitted", change.source)
     return Constants(**found, spread=spread)
@@ -153,6 +162,20 @@ _FAMILIES = {
     "vllm": "vllm", "sglang": "vllm", "tensorrt-llm": "tensorrt-llm",
 }  # fmt: skip
 """Runtimes that share their kernels."""
+
+_BORROWERS = ("ollama", "lm-studio", "sglang")
+"""Runtimes whose boxes were measured under another of their family."""
+_BORROWED = 0.15
+_OLD_BUILDS = ((6200, 0.70), (7000, 0.30))
+"""llama.cpp builds before which (August, October of 2025) more changed than `BUILD_CHANGES` tells,
+and the log half-widths that it adds: ky25aug, lhl25; ky25sep, ky25oct."""
+
+
+def _wider(spread: Spread, more: float) -> Spread:
+    """Every half-width with so much more, added as squares."""
+    names = [field.name for field in fields(spread) if field.name != "attention"]
+    return replace(spread, **{name: math.hypot(getattr(spread, name), more) for name in names})
+
 
 _BUILD = re.compile(r"b(\d{3,6})")
 

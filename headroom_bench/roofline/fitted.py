@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """85th percentile of |log(predicted / measured)| over rows of models that a fit never saw."""
+    """85th percentile of |log(predicted / measured)|: of published rows of models or, where there
+    are several, of series that were left out."""
 
     decode_dense: float
     decode_moe: float
@@ -25,6 +26,9 @@ class Spread:
     several_moe: float
     prefill_dense: float
     prefill_moe: float
+    attention: float = 0.0
+    """More for prompts, times the share of their time that attention takes: what deep prompts
+    differ by between builds of one year."""
 
 
 UNKNOWN_BOX = Spread(0.35, 0.45, 0.45, 0.55, 0.70, 0.80)
@@ -113,6 +117,16 @@ OF_RUNTIME: Mapping[str, _Values] = {
 }  # fmt: skip
 """Family of runtimes -> values, status, source."""
 
+ADDED_BY_RUNTIME: Mapping[str, _Values] = {
+    "ollama": (
+        {"expert_layer_s": 8.0e-5},
+        "fitted",
+        "gpar, hogb, lmsys, misc against llama.cpp on the same boxes: mixtures decode a third "
+        "slower, dense models do not",
+    ),
+}
+"""Runtime (not family) -> what it adds to the constants of its family, status, source."""
+
 OF_BACKEND: Mapping[str, _Values] = {
     "cuda": (
         {"kv_copy": 1.0, "latent_attention_efficiency": 0.9},
@@ -165,7 +179,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "kquant_compute_share": 0.967, "fp4_compute_share": 0.92, "attention_efficiency": 0.38,
         "expert_half_tokens": 13.5, "token_share": 0.0169,
         "bits8_compute_share": 0.782, "linear_token_s": 6.44e-06,
-    }, Spread(0.11, 0.08, 0.21, 0.1, 0.21, 0.21),
+    }, Spread(0.17, 0.11, 0.21, 0.12, 0.21, 0.31),
         "ggspark26, gbrep, jethac, prglm, prmmv, seed1, spkmmvq: 348 rows, 12 models, 2026"),
     ("rdna3.5", "llama.cpp", "vulkan"): Fit({
         "ungrouped_attention_share": 0.495,
@@ -176,7 +190,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "attention_efficiency": 0.118, "expert_half_tokens": 29.2, "token_share": 0.0249,
         "latent_attention_efficiency": 0.0764, "expert_16bit_share": 0.311,
         "linear_token_s": 1.2e-06,
-    }, Spread(0.14, 0.32, 0.24, 0.36, 0.60, 0.60),
+    }, Spread(0.12, 0.24, 0.24, 0.36, 0.26, 0.33, 0.50),
         "ky26feb, ky26may, ky26may12, kycurve, hogb, hogkv, hogmu, hogss, visor: "
         "497 rows, 32 models, RADV"),
     ("rdna3.5", "llama.cpp", "rocm"): Fit({
@@ -188,7 +202,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "expert_half_tokens": 25.9, "decode_attention_efficiency": 0.209,
         "latent_attention_efficiency": 0.0963, "expert_16bit_share": 0.725,
         "bits8_compute_share": 0.994, "linear_token_s": 1.85e-06,
-    }, Spread(0.14, 0.21, 0.24, 0.45, 0.55, 0.40),
+    }, Spread(0.15, 0.18, 0.24, 0.45, 0.15, 0.29, 0.45),
         "ky26feb, ky26may, ky26may12, kycurve, bluep, hogb, hogss, strixpar: 1038 rows, ROCm 7"),
     ("apple", "llama.cpp", "metal"): Fit({
         "bandwidth_efficiency": 0.818, "overhead_s": 0.00282, "linear_layer_s": 0.000128,
@@ -197,18 +211,18 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "attention_efficiency": 0.44, "expert_half_tokens": 21.2, "token_share": 0.175,
         "decode_attention_efficiency": 0.141, "latent_attention_efficiency": 0.0888,
         "latent_layer_s": 6.65e-05, "bits8_compute_share": 1, "linear_token_s": 3.81e-06,
-    }, Spread(0.24, 0.28, 0.33, 0.19, 0.19, 0.14),
+    }, Spread(0.24, 0.30, 0.33, 0.19, 0.29, 0.14),
         "ggm2u, atomg, cryp, geer2, m2ufa, m3u20b, q38mtp: 328 rows, 16 models"),
     ("rdna4", "llama.cpp", "rocm"): Fit({
         "bandwidth_efficiency": 0.943, "overhead_s": 3.72e-3, "compute_efficiency": 0.269,
         "kquant_compute_share": 0.851, "bits16_compute_share": 1.69, "fp4_compute_share": 0.87,
         "bits8_compute_share": 0.935, "attention_efficiency": 0.0696, "expert_half_tokens": 52.9,
-    }, Spread(0.21, 0.32, 0.35, 0.45, 0.26, 0.70), "kyr9700, ubsweep: R9700, 104 rows, 9 models"),
+    }, Spread(0.16, 0.37, 0.35, 0.45, 0.26, 0.80), "kyr9700, ubsweep: R9700, 104 rows, 9 models"),
     ("rdna4", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.80, "overhead_s": 3.64e-3, "compute_efficiency": 0.170,
         "kquant_compute_share": 0.694, "bits16_compute_share": 0.754, "fp4_compute_share": 1.07,
         "bits8_compute_share": 1.07, "attention_efficiency": 0.0410, "expert_half_tokens": 26.8,
-    }, Spread(0.33, 0.43, 0.40, 0.50, 0.38, 0.42), "kyr9700, q38mtp: R9700, 97 rows, 9 models"),
+    }, Spread(0.36, 0.43, 0.40, 0.50, 0.32, 0.42), "kyr9700, q38mtp: R9700, 97 rows, 9 models"),
     ("rdna3", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.752, "overhead_s": 1.37e-3, "compute_efficiency": 0.42,
     }, Spread(0.28, 0.35, 0.40, 0.50, 0.30, 0.45), "pr26284, q38mtp, q38pr, q38swp: RX 7900 XTX"),
@@ -219,7 +233,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.87, "overhead_s": 0.80e-3, "expert_batch_s": 1.27e-4,
         "compute_efficiency": 0.956, "kquant_compute_share": 0.905, "bits16_compute_share": 1.26,
         "fp4_compute_share": 0.715, "attention_efficiency": 0.41,
-    }, Spread(0.22, 0.10, 0.30, 0.37, 0.40, 0.42),
+    }, Spread(0.22, 0.16, 0.30, 0.37, 0.40, 0.36),
         "gbrep, ikoss, q38mtp, scorebd, ubsweep, xj24: GeForce, 107 rows, 7 models"),
     ("rtx-6000-ada", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.894, "compute_efficiency": 0.288, "kquant_compute_share": 0.784,
@@ -237,7 +251,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "compute_efficiency": 0.88, "kquant_compute_share": 0.792, "bits16_compute_share": 1.18,
         "attention_efficiency": 0.502, "expert_half_tokens": 88.4,
         "decode_attention_efficiency": 0.901,
-    }, Spread(0.49, 0.22, 0.50, 0.60, 0.41, 0.80),
+    }, Spread(0.47, 0.22, 0.50, 0.60, 0.41, 0.80),
         "club, lot3090, misc, q38mtp, scorebd, ubsweep, xj24: GeForce, 92 rows, 11 models"),
     ("rtx-a6000", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.828, "compute_efficiency": 0.465, "bits16_compute_share": 1.14,
@@ -261,12 +275,12 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.778, "overhead_s": 17.7e-3, "compute_efficiency": 0.146,
         "kquant_compute_share": 0.787, "bits16_compute_share": 0.46, "fp4_compute_share": 1.09,
         "attention_efficiency": 0.0132, "expert_half_tokens": 62.3, "expert_16bit_share": 1.0,
-    }, Spread(0.60, 0.40, 0.60, 0.60, 0.32, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
+    }, Spread(0.70, 0.40, 0.70, 0.60, 0.36, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
     ("xe2", "llama.cpp", "sycl"): Fit({
         "bandwidth_efficiency": 0.638, "overhead_s": 6.63e-3, "compute_efficiency": 0.211,
         "kquant_compute_share": 0.962, "bits16_compute_share": 0.401, "fp4_compute_share": 1.15,
         "attention_efficiency": 0.0195, "expert_half_tokens": 287.0,
-    }, Spread(1.33, 0.75, 1.33, 0.8, 0.36, 0.35),
+    }, Spread(1.33, 0.40, 1.33, 0.8, 0.42, 0.30),
         "kyb70: Arc Pro B70, 44 rows; decoding differs up to fourfold between formats"),
     ("hopper", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.646, "overhead_s": 2.88e-3, "compute_efficiency": 0.193,
@@ -289,8 +303,12 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "expert_layer_s": 7.03e-05, "compute_efficiency": 0.406, "bits16_compute_share": 1.11,
         "fp4_compute_share": 1.03, "attention_efficiency": 0.521, "expert_16bit_share": 1.15,
         "bits8_compute_share": 0.9, "linear_token_s": 8e-07,
-    }, Spread(0.18, 0.54, 0.46, 0.35, 0.78, 0.73),
+    }, Spread(0.16, 0.30, 0.46, 0.44, 0.70, 0.68),
         "dj, jvr: vLLM 0.23 to 0.26, 327 rows, 16 models"),
+    ("apple", "mlx", "metal"): Fit({
+    }, Spread(0.42, 0.45, 0.45, 0.55, 0.70, 0.80),
+        "llmfit (M4 Pro) a third faster than this, atomg (M2 Ultra) as fast: no one fit holds both",
+        "assumed"),
     ("ampere", "vllm", "cuda"): Fit({
         "compute_efficiency": 0.537, "attention_efficiency": 0.25,
     }, Spread(0.40, 0.50, 0.50, 0.55, 0.35, 0.60), "lot3090: one RTX 3090 at 220 W, 12 rows"),
@@ -308,6 +326,8 @@ class BuildChange:
     backends: tuple[str, ...]
     factors: Mapping[str, float]
     source: str
+    architecture: str | None = None
+    """Whose rows told it; None: it holds wherever the backend runs."""
 
 
 BUILD_CHANGES: tuple[BuildChange, ...] = (
@@ -328,6 +348,34 @@ BUILD_CHANGES: tuple[BuildChange, ...] = (
         ("cuda",),
         {"fp4_compute_share": 0.82, "expert_batch_s": 3.5},
         "ggspark25, lhlvs against ggspark26: gpt-oss prompts, and from 1 to 2 sequences",
+    ),
+    BuildChange(
+        7600,
+        ("vulkan",),
+        {"compute_efficiency": 0.8},
+        "ky25sep to ky25dec against ky26feb on Strix Halo: prompts at depth 0",
+        "rdna3.5",
+    ),
+    BuildChange(
+        7900,
+        ("vulkan",),
+        {"attention_efficiency": 0.45},
+        "ky25nov to ky26jan against ky26feb on Strix Halo: prompts at 16k and 32k",
+        "rdna3.5",
+    ),
+    BuildChange(
+        7300,
+        ("rocm",),
+        {"compute_efficiency": 0.75},
+        "ky25sep to ky25nov against ky25dec on Strix Halo: prompts at depth 0",
+        "rdna3.5",
+    ),
+    BuildChange(
+        7900,
+        ("rocm",),
+        {"attention_efficiency": 0.8},
+        "ky25nov to ky26jan against ky26feb on Strix Halo: prompts at 16k and 32k",
+        "rdna3.5",
     ),
     BuildChange(
         10_000,

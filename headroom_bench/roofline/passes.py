@@ -154,6 +154,15 @@ class Roofline:
             bound=max(shares, key=lambda name: shares[name]) if pieces else "idle",
         )  # fmt: skip
 
+    def attention_s(self, chunk: Chunk) -> float:
+        """Seconds that attention takes of reading a piece of a prompt."""
+        c, window = self.coefficients, self._window
+        pairs = causal_pairs(chunk.tokens, chunk.context_tokens)
+        if window is None:
+            return float(c.pair_s * pairs)
+        inside = windowed_pairs(chunk.tokens, chunk.context_tokens, window)
+        return float(c.pair_s * pairs + c.window_pair_s * inside)
+
     def _grow(self, tokens: int) -> None:
         """Tables up to so many tokens; they grow by doubling."""
         have = len(self._tokens)

@@ -13,7 +13,7 @@ from headroom_bench.roofline.pricer import Batch, Chunk
 if TYPE_CHECKING:
     from headroom_bench.roofline.passes import Roofline
 
-_LLAMA_BUILD = re.compile(r"b\d{3,6}")
+_LLAMA_BUILD = re.compile(r"b\d{4,6}")
 
 
 def build_of(row: PublishedRow) -> str | None:

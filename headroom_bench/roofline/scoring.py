@@ -73,7 +73,7 @@ def range_of(roofline: Roofline, row: PublishedRow) -> Range:
     """The range that a prediction of the row's setup would carry."""
     batch = batch_of(row, roofline.window)
     if row.kind == PREFILL:
-        return prefill_range(roofline, batch)
+        return prefill_range(roofline, batch.chunks[0], roofline.pass_s(batch))
     return decode_range(roofline, batch)
 
 

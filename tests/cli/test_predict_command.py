@@ -43,7 +43,7 @@ def test_the_contracts_keys(capsys: pytest.CaptureFixture[str]) -> None:
     } <= set(document["decode"])  # fmt: skip
     assert set(document["bandwidth"]) == {"spec_gb_s", "achieved_gb_s"}
     assert document["low"] < document["decode"]["tok_s_per_user"] < document["high"]
-    assert document["confidence"] in ("INTERPOLATED", "ESTIMATED")
+    assert document["confidence"] in ("MEASURED", "COMMUNITY", "INTERPOLATED", "ESTIMATED")
     assert all(isinstance(source, str) and source for source in document["sources"])
     assert document["fit"]["weights_gb"] == pytest.approx(63.4, rel=0.01)
 

@@ -1,0 +1,166 @@
+"""Reads a calibration file: what one box's own measurements gave for the model's constants.
+
+schema_version = 1
+sources = ["results/2026-11-30-spark"]
+
+[key]
+hardware = "dgx-spark"
+runtime = "llama.cpp"
+backend = "cuda"
+model = "gpt-oss-120b"          # or "any"
+quant = "MXFP4"                 # may be left out
+context_tokens = [512, 32768]   # measured from … to; may be left out, as users
+users = [1, 8]
+
+[constants]
+bandwidth_efficiency = { value = 0.86, unit = "1", stderr = 0.01, n = 12, status = "fitted" }
+
+[error.decode]                  # several and prefill likewise
+before = 0.09                   # 85th percentile of |predicted / measured - 1|
+after = 0.03
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from headroom_bench.catalog import (
+    Hardware,
+    Model,
+    Runtime,
+    find_hardware,
+    find_model,
+    find_quant,
+    find_runtime,
+)
+from headroom_bench.errors import UserError
+from headroom_bench.roofline.calibration import (
+    EXPERT_EXPONENT,
+    Calibration,
+    FitError,
+    FittedConstant,
+)
+from headroom_bench.roofline.constants import BACKENDS, Constants
+from headroom_bench.roofline.fitted import COMMON
+from headroom_bench.toml_table import Table, read_toml
+
+SCHEMA_VERSION = 1
+ANY = "any"
+_UNITS = {name: unit for name, (_, unit, _, _) in COMMON.items()} | {EXPERT_EXPONENT: "1"}
+_NAMES = (*(f.name for f in dataclasses.fields(Constants) if f.name != "spread"), EXPERT_EXPONENT)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The calibration in a file.
+
+    Raises `UserError`, naming file, line and field: not readable, another schema, unknown names,
+    numbers out of range.
+    """
+    root = read_toml(path)
+    version = root.whole("schema_version", least=1)
+    if version != SCHEMA_VERSION:
+        raise root.error("schema_version", f"{version} is not {SCHEMA_VERSION}, which is read here")
+    key = _table(root, "key")
+    sources = tuple(root.texts("sources"))
+    constants = _constants(_table(root, "constants"))
+    if not constants:
+        raise root.error("constants", "is empty; a calibration changes at least one constant")
+    errors = root.table("error")
+    kinds = {kind: _error(errors, kind) for kind in ("decode", "several", "prefill")}
+    if errors is not None:
+        errors.done()
+    found = _keyed(key, path, constants, sources, kinds)
+    key.done()
+    root.done()
+    return found
+
+
+def _keyed(
+    key: Table,
+    path: Path,
+    constants: tuple[FittedConstant, ...],
+    sources: tuple[str, ...],
+    errors: dict[str, FitError | None],
+) -> Calibration:
+    model = None if key.text("model") == ANY else _named(key, "model", find_model)
+    quant = key.text("quant", None)
+    exponent = any(each.name == EXPERT_EXPONENT for each in constants)
+    if exponent and model is None:
+        raise key.error("model", f"{EXPERT_EXPONENT} belongs to a model: name it")
+    return Calibration(
+        name=path.name,
+        hardware=_named(key, "hardware", find_hardware),
+        runtime=_named(key, "runtime", find_runtime),
+        backend=key.choice("backend", BACKENDS),
+        constants=constants,
+        sources=sources,
+        model=model,
+        quant=None if quant is None else _told(key, "quant", lambda: find_quant(quant).name),
+        context_tokens=_span(key, "context_tokens"),
+        users=_span(key, "users"),
+        **errors,
+    )
+
+
+def _constants(table: Table) -> tuple[FittedConstant, ...]:
+    found = []
+    for name in table.as_dict():
+        if name not in _NAMES:
+            raise table.error(name, f"is no constant of the model; it has {', '.join(_NAMES)}")
+        each = _table(table, name)
+        unit = each.choice("unit", (_UNITS[name],))
+        told = FittedConstant(
+            name=name,
+            value=float(each.number("value")),
+            unit=unit,
+            status=each.choice("status", ("fitted", "assumed")),
+            stderr=each.number("stderr", None),
+            n=each.whole("n", None),
+        )
+        if told.value == 0 and name.endswith(("efficiency", "share", "overlap_p")):
+            raise each.error("value", "must be above 0: it divides a time")
+        each.done()
+        found.append(told)
+    return tuple(found)
+
+
+def _error(errors: Table | None, kind: str) -> FitError | None:
+    table = errors.table(kind) if errors is not None else None
+    if table is None:
+        return None
+    found = FitError(float(table.number("before")), float(table.number("after")))
+    table.done()
+    return found
+
+
+def _span(key: Table, field: str) -> tuple[int, int] | None:
+    value = key.raw(field)
+    if value is None:
+        return None
+    whole = isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
+    if not whole or len(value) != 2 or value[0] > value[1]:
+        raise key.error(field, f"{value!r} is not [least, most] in whole numbers")
+    return value[0], value[1]
+
+
+def _named(key: Table, field: str, find: Callable[[str], Hardware | Model | Runtime]) -> str:
+    """The catalogue's id of what the key names."""
+    name = key.text(field)
+    return _told(key, field, lambda: find(name).id)
+
+
+def _told(key: Table, field: str, look_up: Callable[[], str]) -> str:
+    """A look-up in the catalogue whose failure tells where the name stands."""
+    try:
+        return look_up()
+    except UserError as why:
+        raise key.error(field, str(why)) from None
+
+
+def _table(root: Table, field: str) -> Table:
+    found = root.table(field)
+    if found is None:
+        raise root.error(field, "is missing; give a table")
+    return found
