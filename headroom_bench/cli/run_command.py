@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.show_config import print_config
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
 from headroom_bench.target import load_target
 from headroom_bench.units import parse_duration_s
@@ -88,6 +89,10 @@ def run(
     kv_v: flags.KvV = None,
     ubatch: flags.Ubatch = None,
     kv_unified: flags.KvUnified = None,
+    show_config: Annotated[
+        bool,
+        typer.Option("--show-config", help="Only show every setting and where it came from."),
+    ] = False,
     as_json: flags.Json = False,
 ) -> int:
     """Let a crowd ask TARGET in real time, its prediction beside it; results go to disk.
@@ -129,6 +134,9 @@ def run(
         drain_s=parse_duration_s(drain, "--drain"),
         prompts_from=flags.prompts_source(prompts),
     )
+    if show_config:
+        print_config(context, options, as_json)
+        return 0
     return _show(_begun(options, repeat, notes), notes, as_json)
 
 
