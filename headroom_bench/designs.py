@@ -17,7 +17,6 @@ from headroom_bench.errors import UserError
 from headroom_bench.target import ServerSpec
 
 if TYPE_CHECKING:
-    from headroom_bench.catalog import Hardware
     from headroom_bench.roofline.deployment import Deployment
 
 LM_STUDIO_CTX = 4096
@@ -25,8 +24,6 @@ DRAFTED_TOKENS = 3
 """Where a runtime's entry names no default (llama.cpp's is 3 too)."""
 GIB = 2**30
 MIB = 2**20
-LARGE_GPU_GIB = 70
-"""From here on vLLM takes larger batches (get_batch_defaults)."""
 SGLANG_STATIC_SHARE = 0.85
 """mem_fraction_static is computed at start, about 0.80 to 0.90: the middle."""
 
@@ -69,13 +66,15 @@ def _kind(default: str, told: ServerSpec) -> MemoryKind:
 
 
 def _slots(deployment: Deployment, told: ServerSpec, kind: MemoryKind) -> BoxDesign:
+    from headroom_bench.roofline.deployment import PASS_TOKENS
+
     defaults, ollama = deployment.runtime.defaults, deployment.runtime.id == "ollama"
     parallel = told.slots or _number(defaults, "num_parallel", 4)
     if told.ctx is None:
         ctx = _default_ctx(deployment, parallel)
     else:
         ctx = told.ctx if kind == "unified_slots" else context_per_slot(told.ctx, parallel)
-    batch = _ollama_batch(ctx) if ollama else _number(defaults, "batch", 2048)
+    batch = _ollama_batch(ctx) if ollama else _number(defaults, "batch", PASS_TOKENS)
     cache_bytes = _number(defaults, "cache_ram_mib", 8192) * MIB
     return BoxDesign(
         memory=kind,
@@ -91,6 +90,8 @@ def _slots(deployment: Deployment, told: ServerSpec, kind: MemoryKind) -> BoxDes
 
 
 def _paged(deployment: Deployment, told: ServerSpec) -> BoxDesign:
+    from headroom_bench.roofline.deployment import LARGE_GPU_GIB, default_ubatch
+
     runtime, defaults = deployment.runtime, deployment.runtime.defaults
     large = deployment.hardware.memory_gb * 1e9 >= LARGE_GPU_GIB * GIB
     share = {
@@ -105,7 +106,6 @@ def _paged(deployment: Deployment, told: ServerSpec) -> BoxDesign:
             f"{deployment.model.name} on {deployment.hardware.name}: the cache would hold {pool} "
             f"tokens, fewer than one sequence of {longest}; give a smaller --ctx"
         )
-    budget = {"vllm": 8192 if large else 2048, "sglang": _sglang_chunk(deployment.hardware)}
     hybrid = deployment.kv().state > 0
     return BoxDesign(
         memory="paged",
@@ -114,7 +114,7 @@ def _paged(deployment: Deployment, told: ServerSpec) -> BoxDesign:
         pool_tokens=pool,
         page_tokens=page,
         reserve_answer=runtime.id == "tensorrt-llm",
-        batch_tokens=budget.get(runtime.id, _number(defaults, "max_num_tokens", 8192)),
+        batch_tokens=default_ubatch(runtime, deployment.hardware),
         mixed=runtime.id != "sglang",
         prefix_cache=not hybrid,  # a recurrent state is good at one place only
         counts_answer=runtime.id == "vllm",
@@ -166,11 +166,6 @@ def _default_ctx(deployment: Deployment, parallel: int) -> int:
 
 def _ollama_batch(ctx: int) -> int:
     return 512 if ctx <= 4096 else 1024 if ctx <= 32_768 else 2048
-
-
-def _sglang_chunk(hardware: Hardware) -> int:
-    gib = hardware.memory_gb * 1e9 / GIB
-    return 2048 if gib < 20 else 4096 if gib < 60 else 8192 if gib < 160 else 16_384
 
 
 def _token_bytes(deployment: Deployment, ctx: int) -> float:

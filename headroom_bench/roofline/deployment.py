@@ -163,12 +163,21 @@ class Deployment:
 
 PASS_TOKENS = 2048
 """Tokens of one pass under llama.cpp, decodes and prompts together (n_batch)."""
+GIB = 2**30
+LARGE_GPU_GIB = 70
+"""From here on vLLM takes larger batches (get_batch_defaults)."""
+_SGLANG_CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
+"""Memory below so many GiB -> chunked_prefill_size."""
 
 
 def default_ubatch(runtime: Runtime, hardware: Hardware) -> int:
-    """Prompt tokens a run over the weights, by the runtime's defaults (see its entry)."""
-    if runtime.id in ("vllm", "sglang"):
-        return 8192 if hardware.memory_gb >= 70 else 2048
+    """Prompt tokens a run over the weights, by the runtime's defaults (see its entry): llama.cpp's
+    n_ubatch, the token budget of vLLM, SGLang and TensorRT-LLM, MLX's prefill step."""
+    gib = hardware.memory_gb * 1e9 / GIB
+    if runtime.id == "vllm":
+        return 8192 if gib >= LARGE_GPU_GIB else 2048
+    if runtime.id == "sglang":
+        return next((chunk for below, chunk in _SGLANG_CHUNKS if gib < below), 16_384)
     return {"mlx": 2048, "tensorrt-llm": 8192}.get(runtime.id, 512)
 
 
