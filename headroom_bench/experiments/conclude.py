@@ -71,6 +71,7 @@ def conclude(state: RunState) -> RunOutcome:
         ours,
         theirs,
         {name: persona.target for name, persona in state.options.crowd.personas().items()},
+        state.options.crowd.counts(),
         window,
         harness,
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headroom_bench.crowd.crowd import Crowd
@@ -52,12 +52,13 @@ def predict_crowd(
             token_times[record.request_id] = times
 
     box = box_of(deployment, server)
+    links = links_of(crowd) if persona_links else {}
     world = SimulatedWorld(
         box,
         naming,
         emit,
         path=Path(one_way_s),
-        links=links_of(crowd) if persona_links else None,
+        links=links,
         max_requests=max_requests,
         lengths=lengths,
     )
@@ -69,10 +70,13 @@ def predict_crowd(
         preempted=usage.preempted,
         killed=usage.killed,
         one_pool=box.design.memory == "paged",
+        radio_busy_shares=world.ways.radio_busy_shares(ended_s),
     )
+    on_radio = {name for name, link in links.items() if link.shared}
     if not keep_times:
-        return WorldOutcome(records, load), token_times
-    return WorldOutcome(records, load, *explain(records, load, deployment)), token_times
+        return WorldOutcome(records, load, on_radio=on_radio), token_times
+    limits, phases = explain(records, load, deployment, on_radio)
+    return WorldOutcome(records, load, limits, phases, on_radio), token_times
 
 
 def links_of(crowd: Crowd) -> dict[str, Link]:
@@ -85,13 +89,16 @@ def links_of(crowd: Crowd) -> dict[str, Link]:
 
 
 def explain(
-    records: Sequence[RequestRecord], load: Load, deployment: Deployment | None
+    records: Sequence[RequestRecord],
+    load: Load,
+    deployment: Deployment | None,
+    on_radio: Collection[str] = (),
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """What bound a run, with the evidence, and what bounds prefill and decoding there."""
     if deployment is None:
-        return limits_of(records, load, None), {}
+        return limits_of(records, load, None, on_radio), {}
     spent = time_spent(records, deployment.pricer())
-    return limits_of(records, load, shares_of_bounds(spent)), bound_by_phase(spent)
+    return limits_of(records, load, shares_of_bounds(spent), on_radio), bound_by_phase(spent)
 
 
 _NEVER_SERVED = frozenset(

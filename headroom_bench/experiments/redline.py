@@ -7,6 +7,7 @@ server, is all that the two kinds of redline differ in.
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import links_of, predict_crowd
 from headroom_bench.experiments.thinking import reasons, with_thinking
-from headroom_bench.judge.limits import limits_of, what_broke
+from headroom_bench.judge.causes import first_to_break
+from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.redline import Limits, Ruling, find_redline
 from headroom_bench.judge.turns import TargetLike, Turn, turns_of
 from headroom_bench.judge.verdict import (
@@ -199,7 +201,7 @@ def search(
         turns = turns_of(records, targets)
         some_unmet = any(turn.met is False for turn in turns)
         phases = _phases(records, deployment) if some_unmet else {}
-        limits = limits_of(records, probed.load, None)
+        limits = limits_of(records, probed.load, None, on_radio)
         took_s = time.monotonic() - started_s
         trial = Trial(people, seed, len(records), turns, probed.load, phases, limits, took_s)
         on_trial(trial, ruled([trial])[0])
@@ -252,6 +254,10 @@ def _pooled(trials: Sequence[Trial]) -> Load:
         sum(trial.load.preempted for trial in trials),
         sum(trial.load.killed for trial in trials),
         any(trial.load.one_pool for trial in trials),
+        {
+            name: statistics.fmean(trial.load.radio_busy_shares[name] for trial in trials)
+            for name in (trials[0].load.radio_busy_shares if trials else ())
+        },
     )
 
 
@@ -272,6 +278,7 @@ def _point(
         "requests": sum(trial.requests for trial in trials),
         "busy_share": load.busy_share,
         "all_slots_share": load.all_slots_share,
+        "radio_busy_shares": dict(load.radio_busy_shares),
         "by_persona": {
             name: {"people": counts[name], **group.as_row()} for name, group in groups.items()
         },
@@ -290,27 +297,11 @@ def _first(
     groups: Mapping[str, GroupVerdict],
     targets: Mapping[str, TargetLike | None],
     on_radio: Collection[str],
-) -> dict[str, Any]:
-    """The group that most clearly misses its target, and what took its time."""
-    lost = [group for name, group in groups.items() if is_lost(group, targets[name])]
-    worst = max(lost, key=lambda group: misses(group, targets[group.persona]))
-    unmet = [
-        turn
-        for trial in trials
-        for turn in trial.turns
-        if turn.persona == worst.persona and turn.met is False
-    ]
+) -> dict[str, Any] | None:
+    """What broke in trials of one size, all together."""
+    turns = [turn for trial in trials for turn in trial.turns]
     phases = {phase: bound for trial in trials for phase, bound in trial.phases.items()}
-    rows = what_broke(unmet, _pooled(trials), phases, on_radio)
-    return {
-        "persona": worst.persona,
-        "target_met_share": worst.met_share,
-        "turns": worst.turns,
-        "limit": rows[0]["limit"],
-        "evidence": rows[0]["evidence"],
-        "causes": rows,
-        "also_failing": sorted(group.persona for group in lost if group is not worst),
-    }
+    return first_to_break(groups, turns, targets, _pooled(trials), phases, on_radio)
 
 
 def _merged(trials: Sequence[Trial]) -> list[dict[str, Any]]:

@@ -114,6 +114,7 @@ def _summary(folder: RunFolder, options: RunOptions, times: int) -> dict[str, An
         ours,
         worlds["predicted"][0] if worlds["predicted"][0].records else None,
         {name: persona.target for name, persona in options.crowd.personas().items()},
+        options.crowd.counts(),
         Window(0.0, ended_s),
         _harness([repeat.summary["harness"] for repeat in repeats]),
         [f"repeat {each.number}: {text}" for each in repeats for text in each.summary["warnings"]],

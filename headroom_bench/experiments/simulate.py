@@ -75,6 +75,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         outcome,
         None,
         {name: persona.target for name, persona in crowd.personas().items()},
+        crowd.counts(),
         Window(options.warmup_s, ended_s),
         harness,
         [complaint] if (complaint := memory_complaint(deployment, target.server)) else [],

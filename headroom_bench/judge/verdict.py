@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headroom_bench.judge.turns import TargetLike, Turn
@@ -49,6 +49,8 @@ class Load:
     """Answers that a cache which ran out ended."""
     one_pool: bool = False
     """Sequences share one pool of cache, so that who queues may wait for room in it."""
+    radio_busy_shares: Mapping[str, float] = field(default_factory=dict)
+    """By shared link: share of the time that it is on the air, above 1 where it falls behind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ Times = NDArray[np.float64]
 class Radio:
     """One medium's past. Times in seconds, ascending from call to call."""
 
-    __slots__ = ("_at", "_backlog", "_backlogs", "_means", "_slopes", "_starts")
+    __slots__ = ("_at", "_backlog", "_backlogs", "_means", "_slopes", "_starts", "offered_s")
 
     def __init__(self) -> None:
+        self.offered_s = 0.0
+        """Airtime of all that it was given to carry."""
         self._at = 0.0
         self._backlog = 0.0  # seconds of airtime that wait at `_at`
         # One stretch for each change: when it began, backlog then and how fast it grows, mean wait
@@ -38,7 +40,8 @@ class Radio:
         length = until - self._at
         if length <= 0:
             return
-        load = frames * airtime_s / length
+        offered_s = frames * airtime_s
+        load = offered_s / length
         burst = max(together - 1.0, 0.0) / 2 * airtime_s if frames else 0.0
         chance = load * airtime_s / (2 * (1 - load)) if load < 1 else 0.0
         # Towards a load of 1 the formula grows without limit; within a stretch no more can wait
@@ -49,12 +52,14 @@ class Radio:
         self._slopes.append(load - 1.0)
         self._means.append(mean)
         self._backlog = max(0.0, self._backlog + (load - 1.0) * length)
+        self.offered_s += offered_s
         self._at = until
 
     def burst(self, airtime_s: float) -> float:
         """Frames of so much airtime come at once, now. Returns what they wait before them."""
         waits = self._backlog
         self._backlog += airtime_s
+        self.offered_s += airtime_s
         return waits
 
     def waits(self, at: Times) -> Times:

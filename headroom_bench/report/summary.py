@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headroom_bench.judge.limits import what_broke
+from headroom_bench.judge.causes import first_to_break, what_broke
 from headroom_bench.judge.turns import TargetLike, turns_of
 from headroom_bench.judge.verdict import Load, judge, turn_figures
 from headroom_bench.records import RequestRecord
@@ -40,6 +40,8 @@ class WorldOutcome:
     limits: Sequence[Mapping[str, Any]] = field(default_factory=list)
     phases: Mapping[str, str] = field(default_factory=dict)
     """What bound prefill and decoding, where it is known."""
+    on_radio: Collection[str] = ()
+    """Personas whose clients share a radio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +66,30 @@ def summarise_world(
     outcome: WorldOutcome,
     records: Sequence[RequestRecord],
     targets: Mapping[str, TargetLike | None],
+    people: Mapping[str, int],
     window: Window,
 ) -> dict[str, Any]:
-    """Figures, verdicts and limits of one world, over its `records` that count."""
+    """Figures, verdicts and limits of one world, over its `records` that count.
+
+    `people`: how many the crowd has of each persona, whether or not they came to ask.
+    """
     turns = turns_of(records, targets)
-    word, groups = judge(turns, targets, outcome.load)
+    load, phases, on_radio = outcome.load, outcome.phases, outcome.on_radio
+    word, groups = judge(turns, targets, load)
     by_persona = {}
     for name in targets:
         own = [record for record in records if record.persona == name]
         by_persona[name] = {
+            "users": people[name],
             **persona_statistics(own),
             **prompt_figures([record for record in own if record.ok and not is_extra(record)]),
             **turn_figures(turns, name),
             **groups[name].as_row(),
             "unmet": what_broke(
                 [turn for turn in turns if turn.persona == name and turn.met is False],
-                outcome.load,
-                outcome.phases,
+                load,
+                phases,
+                on_radio,
             ),
         }
     return {
@@ -90,10 +99,12 @@ def summarise_world(
         "by_persona": by_persona,
         "totals": {
             **totals(records, window.length_s),
-            "busy_share": outcome.load.busy_share,
-            "all_slots_share": outcome.load.all_slots_share,
+            "busy_share": load.busy_share,
+            "all_slots_share": load.all_slots_share,
+            "radio_busy_shares": dict(load.radio_busy_shares),
         },
         "verdict": word,
+        "broke": first_to_break(groups, turns, targets, load, phases, on_radio),
         "limits": list(outcome.limits),
     }
 
@@ -118,20 +129,22 @@ def build_summary(
     measured: WorldOutcome,
     predicted: WorldOutcome | None,
     targets: Mapping[str, TargetLike | None],
+    people: Mapping[str, int],
     window: Window,
     harness: Mapping[str, Any],
     warnings: Sequence[str],
 ) -> dict[str, Any]:
-    """The whole document. `head` holds run_id, target and the like."""
+    """The whole document. `head` holds run_id, target and the like; `people` is the crowd's count
+    of each persona."""
     records = kept(measured.records, window)
-    ours = summarise_world(measured, records, targets, window)
+    ours = summarise_world(measured, records, targets, people, window)
     summary = {**head, "duration_s": window.ended_s, "warmup_s": window.warmup_s, **ours}
     summary["predicted"] = summary["ratio"] = None
     if predicted is not None:
         # The same requests: one that the model has begin later than the run ended counts too.
         names = {record.request_id for record in records}
         same = [record for record in predicted.records if record.request_id in names]
-        summary["predicted"] = summarise_world(predicted, same, targets, window)
+        summary["predicted"] = summarise_world(predicted, same, targets, people, window)
         summary["ratio"] = ratios(records, same)
     summary["harness"] = dict(harness)
     summary["warnings"] = list(warnings)

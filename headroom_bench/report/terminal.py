@@ -20,6 +20,7 @@ _METRICS = (
     ("first visible s", "ttfv_s", "p95"),
     ("decode tok/s", "decode_tok_s", None),
     ("E2E s", "e2e_s", "p95"),
+    ("turn s", "turn_s", "p95"),
 )
 """Label, metric, and the second percentile beside p50."""
 
@@ -67,6 +68,8 @@ def _persona(ours: Figures, theirs: Figures | None) -> Table:
     for label, metric, second in _METRICS:
         if ours[metric]["n"] == 0 and (theirs is None or theirs[metric]["n"] == 0):
             continue
+        if metric == "turn_s" and (ours["rounds_per_turn"] or 1) == 1:
+            continue  # the wait is that of its only request
         cells = [label, _pair(ours[metric], second)]
         if theirs is not None:
             cells += [_pair(theirs[metric], second), _ratio(ours[metric], theirs[metric])]
@@ -101,6 +104,8 @@ def _at(metric: str, figures: Figures) -> str:
         return f"{_whole(figures['completion_tokens']['p50'])} generated{_of_asked(figures)}"
     if metric == "ttft_s":
         return f"{prompt} prompt, {_whole(figures['cached_tokens']['p50'])} cached"
+    if metric == "turn_s":
+        return f"the wait, {figures['rounds_per_turn']:.3g} requests a turn"
     return ""
 
 
@@ -177,11 +182,18 @@ def _verdicts(summary: Figures) -> Text:
     word = summary["verdict"]
     label = "predicted" if summary.get("world") == "predicted" else "measured"
     line = Text(f"verdict ({label}): ").append(word, style=_VERDICT_STYLE.get(word, "bold"))
+    line.append(_first_to_break(summary))
     if predicted is not None:
         word = predicted["verdict"]
         line.append("; predicted: ").append(word, style=_VERDICT_STYLE.get(word, "bold"))
+        line.append(_first_to_break(predicted))
     busy = summary["totals"].get("busy_share")
     return line if busy is None else line.append(f"; busy {busy:.0%} of the time")
+
+
+def _first_to_break(figures: Figures) -> str:
+    broke = figures.get("broke")
+    return f" ({broke['persona']} first, by {broke['limit']})" if broke else ""
 
 
 def _print_limits(summary: Figures, console: Console) -> None:

@@ -50,7 +50,6 @@ def persona_statistics(records: Sequence[RequestRecord]) -> dict[str, Any]:
     """The figures of one persona's records, failures included."""
     good = [record for record in usable(records) if not is_extra(record)]
     figures: dict[str, Any] = {
-        "users": len({record.user for record in records}),
         "requests": len(records),
         "errors": sum(1 for r in records if not r.ok and r.error_kind != "interrupted"),
     }
@@ -72,6 +71,7 @@ _METRICS: dict[str, Callable[[RequestRecord], float | None]] = {
     "tpot_s": lambda r: r.tpot_s,
     "e2e_s": lambda r: r.e2e_s,
     "decode_tok_s": lambda r: r.decode_tok_s,
+    "queue_s": lambda r: r.server_queue_s,
 }
 
 

@@ -82,6 +82,11 @@ class SimulatedWorld:
     def now(self) -> float:
         return self._kernel.now
 
+    @property
+    def ways(self) -> Ways:
+        """Everybody's way, to be read."""
+        return self._ways
+
     def sleep(self, seconds: float) -> Awaitable[None]:
         def begin(process: Process) -> None:
             if self._stopping:

@@ -8,7 +8,8 @@ import pytest
 from record_makers import failed, record
 
 from headroom_bench.crowd.persona import Target
-from headroom_bench.judge.limits import limits_of, what_broke
+from headroom_bench.judge.causes import what_broke
+from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.turns import Phase, Turn, turns_of
 from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
 from headroom_bench.records import RequestRecord
@@ -90,6 +91,8 @@ def missed(phase: Phase, persona: str = "chat") -> Turn:
         (turn(failed("context_exceeded")), Load(), (), "context"),
         (turn(failed("server_busy")), Load(), (), "slots"),
         (turn(failed("reset")), Load(), (), "server"),
+        (turn(failed("server_error")), Load(), (), "server"),
+        (turn(failed("server_error")), Load(killed=1), (), "KV"),
     ],
 )
 def test_a_cause_is_a_limit(unmet: Turn, load: Load, radio: tuple[str, ...], limit: str) -> None:
@@ -127,6 +130,16 @@ def test_preempted_and_killed_answers_tell_of_the_cache_too() -> None:
 def test_the_way_is_told_of_where_it_counts() -> None:
     assert by_limit([record(network_s=0.3)])["network"]["share"] == pytest.approx(0.6)
     assert by_limit([record(network_s=0.01)]) == {}
+
+
+def test_a_shared_radio_is_told_of_by_name_and_by_the_way_over_it() -> None:
+    load = Load(radio_busy_shares={"wifi6": 0.6, "ble": 0.01})
+    (row,) = limits_of([record()], load, None)
+    assert (row["limit"], row["share"]) == ("radio", 0.6)
+    assert row["evidence"].startswith("wifi6 was busy for 60% of the time")
+    near, far = record(network_s=0.3), record(network_s=0.4, persona="far")
+    told = {row["limit"]: row["share"] for row in limits_of([near, far], Load(), None, {"far"})}
+    assert told == pytest.approx({"network": 0.6, "radio": 0.8})
 
 
 def test_cut_and_refused_requests_are_told_of() -> None:

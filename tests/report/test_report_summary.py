@@ -41,8 +41,13 @@ def summarised(
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     theirs = None if predicted is None else outcome(predicted)
-    return build_summary(HEAD, outcome(measured), theirs, targets, window, harness, warnings)
+    people = dict.fromkeys(targets, PEOPLE)
+    return build_summary(
+        HEAD, outcome(measured), theirs, targets, people, window, harness, warnings
+    )
 
+
+PEOPLE = 5
 
 RUNS = {
     "good": (GOOD, GOOD),
@@ -100,8 +105,40 @@ def test_figures_come_from_the_window_and_leave_out_what_we_cut_off() -> None:
     summary = summarised(records, window=Window(10.0, 30.0))
     assert (summary["requests"], summary["errors"]) == (2, 1)
     assert summary["error_kinds"] == {"reset": 1}
-    assert summary["by_persona"]["chat"]["users"] == 2
+    assert summary["by_persona"]["chat"]["users"] == PEOPLE, (
+        "whoever did not come to ask counts too"
+    )
     assert summary["totals"]["requests_per_s"] == 1 / 20
+
+
+def test_what_broke_first_is_named_with_its_cause() -> None:
+    slow = [
+        record(user=n % 4, turn=n // 4, ttft_s=3.0, ttfv_s=3.0, network_s=2.5) for n in range(40)
+    ]
+    summary = summarised(slow)
+    assert summary["broke"]["persona"] == "chat"
+    assert summary["broke"]["limit"] == summary["by_persona"]["chat"]["unmet"][0]["limit"]
+    assert summary["broke"]["limit"] == "network"
+    assert "failing (chat first, by network)" in " ".join(shown(summary))
+    over_radio = replace(outcome(slow), on_radio={"chat"})
+    told = build_summary(
+        HEAD, over_radio, None, TARGETS, {"chat": 4}, Window(0.0, 30.0), HARNESS, ()
+    )
+    assert told["broke"]["limit"] == "radio"
+    assert summarised(GOOD)["broke"] is None
+
+
+def test_a_turn_of_several_requests_shows_what_was_waited_for() -> None:
+    rounds = [
+        record(user=n, step=step, turn_rounds=2, e2e_s=1.5, ttfv_s=0.25)
+        for n in range(20)
+        for step in (0, 1)
+    ]
+    page = shown(summarised(rounds))
+    (row,) = (line for line in page if line.startswith("turn s"))
+    assert row.split()[2:5] == ["1.750", "/", "1.750"]
+    assert "2 requests a turn" in row
+    assert not any(line.startswith("turn s") for line in shown(summarised(GOOD)))
 
 
 def test_ratios_are_measured_over_predicted() -> None:

@@ -63,16 +63,18 @@ def test_a_personas_figures() -> None:
         failed("abandoned", user=2), failed("interrupted", user=3), record(4, valid=False),
     ]  # fmt: skip
     figures = persona_statistics(records)
-    assert (figures["users"], figures["requests"], figures["errors"]) == (5, 6, 1)
+    assert (figures["requests"], figures["errors"]) == (6, 1)
     assert figures["ttft_s"]["n"] == 2
     assert figures["ttft_s"]["mean"] == 0.5
     assert figures["abandoned_share"] == 1 / 5
     assert figures["prefill_tok_s"] == []
+    queued = persona_statistics([record(0, server_queue_s=0.5), record(1)])
+    assert (queued["queue_s"]["mean"], queued["queue_s"]["n"]) == (0.5, 1)
 
 
 def test_a_persona_without_records() -> None:
     figures = persona_statistics([])
-    assert (figures["users"], figures["requests"], figures["abandoned_share"]) == (0, 0, None)
+    assert (figures["requests"], figures["abandoned_share"]) == (0, None)
     assert figures["e2e_s"] == {"p50": None, "p95": None, "p99": None, "mean": None, "n": 0}
 
 

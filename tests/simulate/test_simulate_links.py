@@ -193,3 +193,17 @@ def test_who_asks_while_others_stream_does_not_pile_their_past_frames_up() -> No
         if name.startswith(reader.name):
             gaps = np.diff(arrived)
             assert gaps.max() < 0.03 + 20 * link.frame_s(252)
+
+
+def test_a_radio_is_busy_for_the_frames_that_it_carries() -> None:
+    link = replace(quiet("wifi-crowded"), loss=0.0)
+    one = asker(output=200)
+    box = Box(FlatPricer(), 8, 100_000)
+    world = SimulatedWorld(
+        box, Naming("run", "mock"), lambda *_: None, links={one.name: link}, max_requests=4
+    )
+    ended_s = world.run(crowd((one, 4)), None)
+    frames_s = 4 * 200 * link.frame_s(252) + 4 * link.frame_s(600 + 225)
+    assert world.ways.radio_busy_shares(ended_s)[link.name] == pytest.approx(
+        frames_s / ended_s, rel=0.01
+    )
