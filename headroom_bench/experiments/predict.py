@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.predict_published import (
-    beyond_memory,
-    published_decode,
-    published_prefill,
-)
+from headroom_bench.experiments.predict_published import published_decode, published_prefill
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
@@ -158,18 +154,17 @@ def _label(span: Range, published: dict[str, Any] | None) -> str:
 
 
 def _rows_against_rules(need: Fit, span: Range, published: dict[str, Any] | None) -> list[str]:
-    """Known misses are told, not hidden: rows that a rule says cannot be."""
+    """Known misses are told, not hidden: a row that a rule says cannot be."""
     if published is None:
         return []
-    told = [beyond_memory(published, need.fits)]
-    if span.confidence == MEASURED:  # the user's box need not be like others' of its kind
-        return [text for text in told if text]
-    if not span.low <= published["tok_s"] / published["predicted_tok_s"] <= span.high:
-        told.append(
-            f"{published['id']} measured {published['tok_s']:.3g} tok/s, outside of the range: "
-            "the rule is wrong there"
-        )
-    return [text for text in told if text]
+    name, rate = published["id"], published["tok_s"]
+    if not need.fits:
+        return [f"{name} measured {rate:.3g} tok/s although it does not fit: the rule is wrong"]
+    # The user's own box need not be like others' of its kind.
+    own = span.confidence == MEASURED
+    if own or span.low <= rate / published["predicted_tok_s"] <= span.high:
+        return []
+    return [f"{name} measured {rate:.3g} tok/s, outside of the range: the rule is wrong there"]
 
 
 def _fit(question: Question, deployment: Deployment) -> Fit:

@@ -67,13 +67,6 @@ def published_prefill(
     return _beside(roofline, found, here)
 
 
-def beyond_memory(found: dict[str, Any] | None, fits: bool) -> str | None:
-    """A measurement that the memory rule says cannot be: the rule is wrong there, not the row."""
-    if found is None or fits:
-        return None
-    return f"{found['id']} measured this although it does not fit here: the memory rule is wrong"
-
-
 def _same_setup(deployment: Deployment, build: str | None) -> Sequence[PublishedRow]:
     """Rows of what is served, whose build the rule holds to be like the one asked for."""
     if deployment.boxes > 1 or deployment.drafter or deployment.model.stored:

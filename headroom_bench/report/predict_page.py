@@ -69,6 +69,7 @@ def _figures(sides: Sequence[dict[str, Any]]) -> Table:
         ("decode", [_decode(s) for s in sides]),
         ("one pass", [_pass(s) for s in sides]),
         ("bandwidth", [_bandwidth(s["bandwidth"]) for s in sides]),
+        ("simple view", [_simple(s["simple_view"]) for s in sides]),
         ("published", [_published(s["decode"]["published"]) for s in sides]),
         ("prompts", [_published(s["prefill"]["published"]) for s in sides]),
     ):  # fmt: skip
@@ -129,6 +130,14 @@ def _bandwidth(bandwidth: dict[str, Any]) -> str:
     return (
         f"{bandwidth['achieved_gb_s']:.0f} of {bandwidth['spec_gb_s']:.0f} GB/s ({share:.0%}) "
         "while decoding"
+    )
+
+
+def _simple(view: dict[str, Any]) -> str:
+    """What the Methodology page's closed form says, with its own constants."""
+    return (
+        f"{_rate(view['decode_tok_s'])} tok/s for one user, prompts "
+        f"{_rate(view['prefill_tok_s'])} (Methodology page, {view['status']} constants)"
     )
 
 

@@ -123,6 +123,19 @@ def test_a_row_outside_of_the_range_is_told(capsys: pytest.CaptureFixture[str]) 
     assert any(row["id"] in note and "rule is wrong" in note for note in d["notes"])
 
 
+def test_a_measurement_past_the_memory_cliff_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Methodology page, section 7: 33.8 tok/s measured where its rule and ours say no.
+    d = answer(
+        capsys, "predict", "--hardware", "rtx-4090", "--model", "Qwen3 8B", "--quant", "Q4_K_M",
+        "--context", "131072",
+    )  # fmt: skip
+    assert not d["fit"]["fits"]
+    assert d["decode"]["published"]["tok_s"] == 33.8
+    assert any("method-0001" in note and "rule is wrong" in note for note in d["notes"])
+
+
 def test_a_calibration_of_this_model_is_a_measurement(
     capsys: pytest.CaptureFixture[str], calibration: Path
 ) -> None:

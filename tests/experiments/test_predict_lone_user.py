@@ -22,6 +22,12 @@ from headroom_bench.simulate.world import Naming
         (Question("strix-halo-128", "Qwen3.6 35B-A3B", "UD-Q4_K_XL", prompt=3000), 100),
         (Question("m3-ultra-512", "Qwen3 235B-A22B", "Q4_K_M", prompt=5000), 64),
         (Question("dgx-spark", "Gemma 3 4B", "Q4_0", prompt=1000, kv_k="q8_0"), 400),
+        (Question("dgx-spark", "gpt-oss-120b", "MXFP4", runtime="vllm", prompt=6000), 200),
+        (Question("dgx-spark", "Llama 3.1 8B", "FP8", runtime="vllm", prompt=900, boxes=2), 100),
+        (Question("dgx-spark", "Llama 3.1 8B", "FP8", runtime="sglang", prompt=9000), 100),
+        (Question("dgx-spark", "Qwen3 30B-A3B", "Q4_K_M", runtime="ollama", prompt=5000), 100),
+        (Question("m3-ultra-512", "Qwen3 8B", "MLX 4-bit g64", runtime="mlx", prompt=5000), 100),
+        (Question("rtx-4090", "gpt-oss-120b", "MXFP4", prompt=900), 50),  # experts in host memory
     ],
 )
 def test_one_lone_user(question: Question, answer_tokens: int) -> None:
