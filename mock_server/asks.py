@@ -45,6 +45,8 @@ class Ask:
     alone: bool = False
     """The server answers it with no other beside it."""
     cache_prompt: bool = True
+    salt: str = ""
+    """Prompts with different salts share nothing in the cache."""
     progress: bool = False
     top_logprobs: int | None = None
     """Alternatives to tell for each token; None: no log-probabilities at all."""

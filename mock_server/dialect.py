@@ -61,6 +61,8 @@ class Dialect(Protocol):
     """Routes that no API key guards."""
     done_after_error: bool
     """A failed stream ends with `[DONE]`."""
+    loads_on_demand: bool
+    """The first request waits for the model; else every route says that it loads."""
 
     def add_to(self, app: web.Application, /) -> None:
         """The dialect's routes."""
@@ -75,7 +77,7 @@ class Dialect(Protocol):
     def json_headers(self, request: web.Request, /) -> dict[str, str]: ...
 
     def refusal(self, request: web.Request, why: RefusedError, /) -> tuple[int, Any]:
-        """Status, and the JSON of the error."""
+        """Status, and the JSON of the error; plain text where it is `bytes`."""
         ...
 
     def stream_error(self, message: str, /) -> Any:

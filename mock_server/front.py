@@ -22,7 +22,7 @@ from mock_server.faulty_stream import FaultyStream
 from mock_server.gate import Gate
 from mock_server.jobs import Job
 from mock_server.options import MAX_BODY_BYTES, MockOptions
-from mock_server.prompts import Segmenter, prompt_id, uncached
+from mock_server.prompts import Segmenter, content_id, prompt_id, salted, salted_id, uncached
 from mock_server.refusals import RefusedError
 from mock_server.replies import StreamReply, WholeReply
 from mock_server.request_faults import KvExhausted, RequestFault, TruncatedBody
@@ -60,6 +60,9 @@ class Front:
     def name(self, start: str, letters: int = 32) -> str:
         return start + "".join(self.names.choices(_LETTERS, k=letters))
 
+    def hex_name(self, digits: int = 32) -> str:
+        return "".join(self.names.choices("0123456789abcdef", k=digits))
+
     def text_of(self, ids: list[int]) -> str:
         return b"".join(map(self.vocabulary.piece_of, ids)).decode("utf-8", "replace")
 
@@ -73,8 +76,7 @@ class Front:
         try:
             answer = await self._admitted(request, handler)
         except RefusedError as refusal:
-            status, body = self.dialect.refusal(request, refusal)
-            answer = self.json(request, body, status)
+            answer = self._refused(request, refusal)
         took_s = (time.perf_counter() - began) * self.options.time_scale
         client = request.remote or ""
         self.service.log.answered(client, request.method, request.path, answer.status, took_s)
@@ -89,7 +91,8 @@ class Front:
             return await self._instead(request, *instead)
         if not self._may_ask(request):
             raise RefusedError("unauthorized", "Invalid API Key")
-        if self.service.wall.life_s() < self.options.loading_s:
+        loading = self.service.wall.life_s() < self.options.loading_s
+        if loading and not self.dialect.loads_on_demand:
             raise RefusedError("loading", "Loading model")
         try:
             async with self.gate.entered(request):
@@ -119,10 +122,16 @@ class Front:
             raise RefusedError("route", "File Not Found", status=404)
         await request.read()
         status, message = {"limited": (429, "too many requests"), "busy": (503, "overloaded")}[what]
-        _, body = self.dialect.refusal(request, RefusedError("failed", message, status=status))
-        answer = self.json(request, body, status)
+        answer = self._refused(request, RefusedError("failed", message, status=status))
         answer.headers["Retry-After"] = f"{retry_after_s:g}"
         return answer
+
+    def _refused(self, request: web.Request, why: RefusedError) -> web.Response:
+        status, body = self.dialect.refusal(request, why)
+        if isinstance(body, bytes):
+            headers = self.dialect.headers(request) | {"Content-Type": "text/plain"}
+            return web.Response(body=body, status=status, headers=headers)
+        return self.json(request, body, status)
 
     def _may_ask(self, request: web.Request) -> bool:
         key = self.options.api_key
@@ -178,6 +187,9 @@ class Front:
     ) -> Job:
         answer = self._written(ask, prompt_id(segments), room)
         kept = tuple(segments) if ask.cache_prompt else uncached(segments, name)
+        said_back = content_id("assistant", answer.said_back())
+        if ask.salt:
+            kept, said_back = salted(kept, ask.salt), salted_id(said_back, ask.salt)
         wanted = answer.tokens if answer.ended in ("word", "tool") else ask.tokens
         if self.service.box.design.counts_answer:  # what was not asked for is no reason to refuse
             wanted = max(1, min(wanted, room))
@@ -186,6 +198,7 @@ class Front:
             segments=kept,
             prompt_tokens=total_tokens(segments),
             answer=answer,
+            answer_id=said_back,
             wanted_tokens=wanted,
             reply=WholeReply(),
             wants_progress=ask.progress,

@@ -40,6 +40,8 @@ class Job:
     segments: tuple[Segment, ...]
     prompt_tokens: int
     answer: Answer
+    answer_id: str
+    """The answer's content, as the next turn brings it back."""
     wanted_tokens: int
     """What was asked for; the context may hold less."""
     reply: Reply

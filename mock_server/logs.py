@@ -73,8 +73,11 @@ class Log:
     def tick(self, running: int, waiting: int, /) -> None:
         """Called each `every_s`, with the requests in and before the box."""
 
-    def passed(self, decoding: int) -> None:
-        """A pass gave `decoding` sequences a token each."""
+    def queued(self, waiting: int, /) -> None:
+        """So many requests wait now."""
+
+    def passed(self, decoding: int, tokens: int, /) -> None:
+        """A pass gave `decoding` sequences `tokens` tokens together."""
 
     def answered(self, client: str, method: str, path: str, status: int, took_s: float, /) -> None:
         """An HTTP exchange is over. `took_s` is life time."""

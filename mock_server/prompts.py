@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 from headroom_bench.segments import HASH_BLOCK_TOKENS, Segment
@@ -80,6 +81,29 @@ class Segmenter:
 def prompt_id(segments: Sequence[Segment]) -> str:
     """One name for the whole prompt."""
     return "/".join(segment.content_id for segment in segments)
+
+
+def salted(segments: Sequence[Segment], salt: str) -> tuple[Segment, ...]:
+    """The same prompt, which matches only prompts with the same salt."""
+    mark = _mark(salt)
+    return tuple(
+        replace(
+            segment,
+            content_id=salted_id(segment.content_id, salt),
+            blocks=tuple(block ^ mark for block in segment.blocks),
+        )
+        for segment in segments
+    )
+
+
+def salted_id(content: str, salt: str) -> str:
+    """A `content_id` under a salt."""
+    return f"{_mark(salt):x}/{content}"
+
+
+def _mark(salt: str) -> int:
+    digest = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 def uncached(segments: Sequence[Segment], salt: str) -> tuple[Segment, ...]:

@@ -20,7 +20,6 @@ from headroom_bench.roofline.pricer import Pricer
 from mock_server.designs import room_of
 from mock_server.jobs import Job, Outcome
 from mock_server.logs import Log
-from mock_server.prompts import content_id
 from mock_server.truth import Truth
 from mock_server.wall import Wall
 
@@ -109,7 +108,7 @@ class Service:
                 job.id,
                 job.segments,
                 job.wanted_tokens,
-                content_id("assistant", job.answer.said_back()),
+                job.answer_id,
                 kind="prose" if job.answer.call is None else "tool_call",
                 greedy=job.greedy,
                 alone=job.alone,
@@ -186,6 +185,7 @@ class Service:
             elif event.kind == "cached":
                 if not job.preemptions:
                     job.cached = event.n
+                self.log.queued(self.waiting - 1)  # it has a place now
                 seats = self._seats_taken() if seats is None else seats
                 self._seat(job, seats)
             elif event.kind == "first_token":
@@ -196,7 +196,8 @@ class Service:
             elif event.kind == "rejected":
                 self._reject(job, event.reason)
         if batch:
-            self.log.passed(batch)
+            new = sum(event.n for event in events if event.kind in ("tokens", "first_token"))
+            self.log.passed(batch, new)
         if only_tokens:  # the batch was the same, so its compute graph was used again
             self._graphs_reused += 1
 

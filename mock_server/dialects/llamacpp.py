@@ -45,6 +45,7 @@ class LlamaCpp:
     ping_s: float | None
     open_paths: tuple[str, ...] = ("/health", "/v1/health")
     done_after_error = False
+    loads_on_demand = False
 
     def __init__(self, front: Front) -> None:
         """Raises `UserError` for an unknown `journal_format`."""

@@ -26,7 +26,21 @@ class MlxChat(ChatVoice):
 
     thought_key = "reasoning"
     fingerprint = "0.32.0-mock"
-    usage_object = "chat.completion"
+
+    def _envelope(self, choices: list[Any]) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": self._id, "system_fingerprint": self.fingerprint}
+        told |= {"object": "chat.completion.chunk", "model": self._front.model}
+        return told | {"created": self._created, "choices": choices}
+
+    def _no_usage(self) -> dict[str, Any]:
+        return {}
+
+    def _usage_event(self, job: Job) -> dict[str, Any]:
+        return super()._usage_event(job) | {"object": "chat.completion"}
+
+    def _whole_choice(self, job: Job) -> dict[str, Any]:
+        choice = {"index": 0, "finish_reason": finish_reason(job)}
+        return choice | {"message": self._message(job)}
 
     def progress(self, job: Job, processed: int, /) -> bytes:
         return f": keepalive {processed}/{job.prompt_tokens}\n\n".encode()
@@ -65,6 +79,17 @@ class MlxChat(ChatVoice):
 class MlxCompletion(CompletionVoice):
     """`/v1/completions`, with the same comments."""
 
+    def _chunk(
+        self, text: str | None, reason: str | None, logprobs: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        told = super()._chunk(text, reason, logprobs)
+        head: dict[str, Any] = {"id": self._id, "system_fingerprint": MlxChat.fingerprint}
+        head |= {"object": told["object"], "model": told["model"]}
+        return head | {"created": told["created"], "choices": told["choices"]}
+
+    def _choice(self, text: str, reason: str | None, _: dict[str, Any] | None) -> dict[str, Any]:
+        return {"index": 0, "finish_reason": reason, "text": text}
+
     def progress(self, job: Job, processed: int, /) -> bytes:
         return f": keepalive {processed}/{job.prompt_tokens}\n\n".encode()
 
@@ -76,6 +101,7 @@ class Mlx(OpenAi):
     owner = "mlx"
     old_http = True
     done_after_error = False
+    ignores_n = True
     open_paths: tuple[str, ...] = ("/health",)
     default_tokens = 512
     chat_voice = MlxChat
@@ -95,6 +121,10 @@ class Mlx(OpenAi):
 
     def refusal(self, request: web.Request, why: RefusedError, /) -> tuple[int, Any]:
         status, told = super().refusal(request, why)
+        if why.reason == "route":
+            return 404, b"Not Found"
+        if why.reason == "json":
+            return 400, {"error": f"Invalid JSON in request body: {why}"}
         if why.reason in ("too_long", "failed") and "status" not in why.told:
             status = 404  # whatever goes wrong in the generator before the headers
         return status, {"error": told["error"]["message"]}

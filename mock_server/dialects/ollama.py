@@ -13,12 +13,13 @@ from headroom_bench.box import BoxDesign
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
 from mock_server.dialects.ollama_cut import Cut, fit
-from mock_server.dialects.ollama_events import NativeVoice, OllamaChat, now
+from mock_server.dialects.ollama_events import NativeVoice, OllamaChat, OllamaCompletion, now
 from mock_server.dialects.ollama_log import OllamaLog
 from mock_server.dialects.openai import OpenAi
 from mock_server.front import Front
 from mock_server.logs import Lines
 from mock_server.options import MockOptions
+from mock_server.prompts import render
 from mock_server.refusals import RefusedError
 
 VERSION = "0.33.2"
@@ -31,7 +32,10 @@ class Ollama(OpenAi):
     owner = "library"
     open_paths: tuple[str, ...] = ("/", "/api/version")
     done_after_error = False
+    loads_on_demand = True
+    ignores_n = True
     chat_voice = OllamaChat
+    completion_voice = OllamaCompletion
 
     def __init__(self, front: Front) -> None:
         super().__init__(front)
@@ -61,10 +65,16 @@ class Ollama(OpenAi):
         return {"Content-Type": "application/json; charset=utf-8"}
 
     def refusal(self, request: web.Request, why: RefusedError, /) -> tuple[int, Any]:
+        if why.reason == "route":
+            status = why.told.get("status", 404)
+            return status, b"405 method not allowed" if status == 405 else b"404 page not found"
         status, told = super().refusal(request, why)
-        if request.path.startswith("/v1/"):
-            return status, told
-        return status, {"error": str(why)}
+        message = _in_go(why)
+        if not request.path.startswith("/v1/"):
+            return status, {"error": message}
+        kinds = {400: "invalid_request_error", 404: "not_found_error"}
+        kind = kinds.get(status, "api_error")
+        return status, {"error": told["error"] | {"message": message, "type": kind} | _UNSAID}
 
     def stream_error(self, message: str) -> Any:
         return {"error": message}
@@ -96,6 +106,7 @@ class Ollama(OpenAi):
         body = await front.body(request)
         self._check_model(body)
         options = asks.table(body, "options")
+        before = front.text_of(asks.token_ids(body.get("context") or [], "context"))
         prompt = asks.text(body, "prompt")
         if not prompt:
             return await self._load_only(request, body, options, chat=False)
@@ -103,13 +114,15 @@ class Ollama(OpenAi):
         ask = self._native_ask(body, options, name)
         ctx = self._ctx(options)
         system = asks.text(body, "system")
-        messages = [("system", system)] if system else []
-        if asks.flag(body, "raw"):
+        messages = [("system", system), ("user", prompt)] if system else [("user", prompt)]
+        rendered = None if asks.flag(body, "raw") else before + render(messages)
+        if rendered is None:
             segments = front.segmenter.raw(prompt)
         else:
-            segments = front.segmenter.chat([*messages, ("user", prompt)])
+            segments = front.segmenter.raw(before) if before else []
+            segments += front.segmenter.chat(messages)
         cut = fit(segments, ctx)
-        return await self._native(request, body, ask, cut, ctx, chat=False, name=name)
+        return await self._native(request, body, ask, cut, ctx, rendered=rendered, name=name)
 
     async def _native(
         self,
@@ -119,15 +132,21 @@ class Ollama(OpenAi):
         cut: Cut,
         ctx: int,
         *,
-        chat: bool,
         name: str,
+        chat: bool = False,
+        rendered: str | None = None,
     ) -> web.StreamResponse:
+        """`rendered`: the prompt that the answer's `context` begins with."""
         self._tell_cut(body, cut, ctx)
         load_s = await self._load(ctx)
-        voice = NativeVoice(self._front, chat=chat, load_s=load_s)
-        return await self._front.answer(
-            request, ask, cut.segments, voice, name=name, cut_tokens=cut.lost_tokens, ctx=ctx
-        )
+        voice = NativeVoice(self._front, chat=chat, load_s=load_s, rendered=rendered)
+        try:
+            return await self._front.answer(
+                request, ask, cut.segments, voice, name=name, cut_tokens=cut.lost_tokens, ctx=ctx
+            )
+        finally:
+            if _unloads(body):
+                self._loaded_ctx = None
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         front = self._front
@@ -188,10 +207,11 @@ class Ollama(OpenAi):
             log.dropped(cut.lost_tokens)
 
     async def _load(self, ctx: int) -> float:
-        """Waits while the model is loaded for another context length. Returns life seconds."""
+        """Waits while the model is loaded, at first and for another context length. Returns life
+        seconds."""
         options = self._front.options
         known, self._loaded_ctx = self._loaded_ctx, ctx
-        if known in (None, ctx) or not options.loading_s:
+        if known == ctx or not options.loading_s:
             return 0.0
         await asyncio.sleep(options.loading_s / options.time_scale)
         return options.loading_s
@@ -200,8 +220,10 @@ class Ollama(OpenAi):
         self, request: web.Request, body: dict[str, Any], options: dict[str, Any], *, chat: bool
     ) -> web.StreamResponse:
         """A request without a prompt loads or unloads the model."""
-        unload = body.get("keep_alive") in (0, "0", "0s")
-        if not unload:
+        unload = _unloads(body)
+        if unload:
+            self._loaded_ctx = None
+        else:
             await self._load(self._ctx(options))
         said = {"message": {"role": "assistant", "content": ""}} if chat else {"response": ""}
         told: dict[str, Any] = {"model": self._front.model, "created_at": now()} | said
@@ -212,7 +234,7 @@ class Ollama(OpenAi):
         name = asks.text(body, "model")
         if not name:
             raise RefusedError("missing", "model is required", field="model", value=body)
-        if name not in (self._front.model, self._front.model + ":latest"):
+        if name not in (self._front.model, self._full_name()):
             raise RefusedError("model", f"model '{name}' not found", field="model")
 
     # --- what the server tells of itself ------------------------------------------------------
@@ -227,11 +249,13 @@ class Ollama(OpenAi):
         return self._front.json(request, {"models": [self._listed()]})
 
     async def _running(self, request: web.Request) -> web.StreamResponse:
+        if self._loaded_ctx is None:
+            return self._front.json(request, {"models": []})
         listed = self._listed()
         del listed["modified_at"]
         size = self._front.facts.weight_bytes
-        ctx = self._loaded_ctx or self._front.service.ctx_per_slot
-        told = {"expires_at": "2318-11-30T00:00:00Z", "size_vram": size, "context_length": ctx}
+        told: dict[str, Any] = {"expires_at": "2318-11-30T00:00:00Z", "size_vram": size}
+        told["context_length"] = self._loaded_ctx
         return self._front.json(request, {"models": [listed | told]})
 
     async def _show(self, request: web.Request) -> web.StreamResponse:
@@ -258,10 +282,17 @@ class Ollama(OpenAi):
         return self._front.json(request, told)
 
     def _listed(self) -> dict[str, Any]:
-        name = self._front.model
+        name = self._full_name()
         told: dict[str, Any] = {"name": name, "model": name, "modified_at": now()}
         told |= {"size": self._front.facts.weight_bytes, "digest": "0" * 64}
         return told | {"details": self._details()}
+
+    def listed(self) -> dict[str, Any]:
+        return super().listed() | {"id": self._full_name()}
+
+    def _full_name(self) -> str:
+        name = self._front.model
+        return name if ":" in name else f"{name}:latest"
 
     def _details(self) -> dict[str, Any]:
         facts = self._front.facts
@@ -273,3 +304,22 @@ class Ollama(OpenAi):
             "parameter_size": f"{facts.parameters / 1e9:.1f}B",
             "quantization_level": facts.quant,
         }
+
+
+_UNSAID = {"param": None, "code": None}
+_GO_TYPES = {"boolean": "bool", "number": "int", "array": "[]interface {}", "object": "map"}
+
+
+def _in_go(why: RefusedError) -> str:
+    """A refusal in the words of Go's JSON reader, where that is what refuses."""
+    if why.reason == "type":
+        given, field = asks.kind_of(why.told.get("value")), why.told.get("field")
+        wanted = _GO_TYPES.get(str(why.told.get("wanted")), "string")
+        return f"json: cannot unmarshal {given} into Go struct field .{field} of type {wanted}"
+    if why.reason == "json":
+        return f"invalid character: {why}"
+    return str(why)
+
+
+def _unloads(body: dict[str, Any]) -> bool:
+    return body.get("keep_alive") in (0, "0", "0s") and body.get("keep_alive") is not False

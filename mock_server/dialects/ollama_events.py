@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from mock_server.answers import Piece
 from mock_server.dialect import Voice, dumps
-from mock_server.dialects.openai_events import ChatVoice, usage
+from mock_server.dialects.openai_events import ChatVoice, CompletionVoice, finish_reason, usage
 from mock_server.front import Front
 from mock_server.jobs import Job
+from mock_server.tokens import split
 
 _NS = 1_000_000_000
 
@@ -27,11 +28,13 @@ class NativeVoice(Voice):
     Fields that are zero are left out, as Go's `omitempty` does.
     """
 
-    def __init__(self, front: Front, *, chat: bool, load_s: float) -> None:
-        """`load_s`: how long the model took to load for this request."""
+    def __init__(self, front: Front, *, chat: bool, load_s: float, rendered: str | None) -> None:
+        """`load_s`: how long the model took to load for this request. `rendered`: its prompt,
+        where `/api/generate` tells it as the `context` of a next one."""
         self._front = front
         self._chat = chat
         self._load_s = load_s
+        self._rendered = rendered
         self._model = dumps(front.model)
 
     def tokens(self, job: Job, new: int, /) -> bytes:
@@ -94,6 +97,9 @@ class NativeVoice(Voice):
     def _done(self, job: Job) -> dict[str, Any]:
         limited = job.truncated or job.answer.ended == "limit"
         told: dict[str, Any] = {"done": True, "done_reason": "length" if limited else "stop"}
+        if self._rendered is not None:
+            pieces = split(self._rendered + job.answer.text)
+            told["context"] = [self._front.vocabulary.id_of(piece) for piece in pieces]
         waited_s = self._load_s + job.queue_s
         durations = {
             "total_duration": int((waited_s + job.prompt_s + job.decode_s) * _NS),
@@ -123,6 +129,9 @@ class OllamaChat(ChatVoice):
             told[0] = told[0].replace(b'"delta":{', b'"delta":{"role":"assistant",', 1)
         return b"".join(told)
 
+    def _no_usage(self) -> dict[str, Any]:
+        return {}
+
     def broken(self, _: str, /) -> bytes:
         """The proxy in front of the native route reads its error line as an empty chunk, so the
         client sees an empty delta and the end: no error, no finish, no `[DONE]`."""
@@ -145,5 +154,23 @@ class OllamaChat(ChatVoice):
         delta = dumps({"role": "assistant", "content": "", "tool_calls": [call]})
         return self._chunk(delta) + finish
 
+    def _whole_choice(self, job: Job) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": 0, "message": self._message(job)}
+        return choice | {"finish_reason": finish_reason(job)}
+
     def _usage(self, job: Job) -> dict[str, Any]:
         return usage(job)
+
+
+class OllamaCompletion(CompletionVoice):
+    """`/v1/completions`."""
+
+    def _chunk(
+        self, text: str | None, reason: str | None, logprobs: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        told = super()._chunk(text, reason, logprobs)
+        model = told.pop("model")
+        return told | {"model": model, "system_fingerprint": "fp_ollama"}
+
+    def _choice(self, text: str, reason: str | None, _: dict[str, Any] | None) -> dict[str, Any]:
+        return {"text": text, "index": 0, "finish_reason": reason}

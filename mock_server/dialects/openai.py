@@ -36,7 +36,6 @@ def parse_ask(
 
     `name`: the request's own. Raises `RefusedError`.
     """
-    asks.one_choice(body)
     limit = asks.whole(body, "max_completion_tokens", "max_tokens")
     least = asks.whole(body, "min_tokens") or 0
     endless = asks.flag(body, "ignore_eos")
@@ -72,7 +71,10 @@ class OpenAi:
     ping_s: float | None = None
     open_paths: tuple[str, ...] = ()
     done_after_error = True
+    loads_on_demand = False
     owner: ClassVar[str] = "openai"
+    ignores_n: ClassVar[bool] = False
+    """Answers one choice however many are asked for."""
     default_tokens: ClassVar[int] = DEFAULT_ANSWER_TOKENS
     chat_voice: ClassVar[type[ChatVoice]] = ChatVoice
     completion_voice: ClassVar[type[CompletionVoice]] = CompletionVoice
@@ -81,6 +83,7 @@ class OpenAi:
         self._front = front
 
     def add_to(self, app: web.Application) -> None:
+        app.on_response_prepare.append(_without_a_server)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._completion)
@@ -134,30 +137,33 @@ class OpenAi:
         front = self._front
         body = await front.body(request)
         self.check(body)
-        name = self.chat_name()
+        name = self.chat_name(body)
         segments = front.segmenter.chat(asks.parse_messages(body))
         ask = self.asked(body, name, tools=True)
-        voice = self.chat_voice(front, ask, name)
+        voice = self.chat_voice_of(body, ask, name)
         return await front.answer(request, ask, segments, voice, name=name)
 
     async def _completion(self, request: web.Request) -> web.StreamResponse:
         front = self._front
         body = await front.body(request)
         self.check(body)
-        name = front.name("cmpl-", 24)
+        name = self.completion_name(body)
         ask = self.asked(body, name, tools=False)
         prompt = asks.parse_prompt(body)
         text = prompt if isinstance(prompt, str) else front.text_of(prompt)
         if not text:
             raise RefusedError("value", "the prompt must not be empty", field="prompt", value="")
-        voice = self.completion_voice(front, ask, name)
+        voice = self.completion_voice_of(body, ask, name)
         segments = front.segmenter.raw(text)
         return await front.answer(request, ask, segments, voice, name=name)
 
     def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:
         """How the answer is wanted. A raw prompt gets neither tools nor thoughts."""
         ask = parse_ask(body, name, default_tokens=self.default_tokens)
-        ask = replace(ask, top_logprobs=self.logprobs_of(body, chat=tools))
+        if not self.ignores_n:
+            asks.one_choice(body)
+        top = self.logprobs_of(body, chat=tools)
+        ask = replace(ask, top_logprobs=top, salt=self.salt_of(body))
         if not tools:
             return replace(ask, thinking=False)
         functions, wanted = asks.offered_functions(body)
@@ -172,5 +178,24 @@ class OpenAi:
     def check(self, body: dict[str, Any]) -> None:
         """What the server looks at before all else. Raises `RefusedError`."""
 
-    def chat_name(self) -> str:
+    def salt_of(self, _: dict[str, Any]) -> str:
+        """Prompts with different salts share nothing in the cache."""
+        return ""
+
+    def chat_name(self, _: dict[str, Any]) -> str:
         return self._front.name("chatcmpl-", 29)
+
+    def completion_name(self, _: dict[str, Any]) -> str:
+        return self._front.name("cmpl-", 24)
+
+    def chat_voice_of(self, _: dict[str, Any], ask: Ask, name: str) -> ChatVoice:
+        return self.chat_voice(self._front, ask, name)
+
+    def completion_voice_of(self, _: dict[str, Any], ask: Ask, name: str) -> CompletionVoice:
+        return self.completion_voice(self._front, ask, name)
+
+
+async def _without_a_server(_: web.Request, response: web.StreamResponse) -> None:
+    """aiohttp's own name is no part of any dialect."""
+    if response.headers.get("Server", "").startswith("Python/"):
+        del response.headers["Server"]

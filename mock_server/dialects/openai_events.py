@@ -13,6 +13,9 @@ from mock_server.front import Front
 from mock_server.jobs import Job
 from mock_server.logprobs import entry, told_by_column, told_by_token
 
+_CHOICE = "<choice>"
+"""Stands where an event's choice goes."""
+
 
 def finish_reason(job: Job) -> str:
     if job.truncated or job.answer.ended == "limit":
@@ -35,7 +38,6 @@ class ChatVoice(Voice):
     role_delta: ClassVar[dict[str, Any]] = {"role": "assistant", "content": "", "refusal": None}
     thought_key: ClassVar[str] = "reasoning_content"
     fingerprint: ClassVar[str | None] = "fp_mock"
-    usage_object: ClassVar[str] = "chat.completion.chunk"
 
     def __init__(self, front: Front, ask: Ask, name: str) -> None:
         self._front = front
@@ -44,13 +46,8 @@ class ChatVoice(Voice):
         self._begun = False
         self._called = False
         self._created = int(front.service.unix_s)
-        head = {"id": name, "object": "chat.completion.chunk", "created": self._created}
-        head["model"] = front.model
-        self._head = b"data: " + dumps(head)[:-1] + b',"choices":['
-        more = {} if self.fingerprint is None else {"system_fingerprint": self.fingerprint}
-        nothing = {"usage": None} if ask.include_usage else {}
-        rest = dumps(more | nothing)[1:-1]
-        self._tail = b"]" + (b"," + rest if rest else b"") + b"}\n\n"
+        usual = event(self._envelope([_CHOICE]) | self._no_usage())
+        self._head, _, self._tail = usual.partition(dumps(_CHOICE))
 
     # --- events -------------------------------------------------------------------------------
 
@@ -100,7 +97,7 @@ class ChatVoice(Voice):
         if not piece.text:
             return b""
         if piece.channel == "tool":
-            return dumps({"tool_calls": [self._call(job, piece.text)]})
+            return self._called_with(job, piece.text)
         text = encode_basestring_ascii(piece.text).encode()
         if piece.channel == "reasoning":
             return self._thought(text)
@@ -112,6 +109,9 @@ class ChatVoice(Voice):
 
     def _thought(self, text: bytes) -> bytes:
         return b'{"%b":%b}' % (self.thought_key.encode(), text)
+
+    def _called_with(self, job: Job, arguments: str) -> bytes:
+        return dumps({"tool_calls": [self._call(job, arguments)]})
 
     def _call(self, job: Job, arguments: str) -> dict[str, Any]:
         """The next piece of a call; the first one also says which function."""
@@ -125,12 +125,20 @@ class ChatVoice(Voice):
     def _call_id(self) -> str:
         return f"call_{self._id[-24:]}"
 
-    def _usage_event(self, job: Job) -> dict[str, Any]:
-        told: dict[str, Any] = {"id": self._id, "object": self.usage_object}
-        told |= {"created": self._created, "model": self._front.model, "choices": []}
+    def _envelope(self, choices: list[Any]) -> dict[str, Any]:
+        """What is around the choices of every event, in its order."""
+        told: dict[str, Any] = {"id": self._id, "object": "chat.completion.chunk"}
+        told |= {"created": self._created, "model": self._front.model}
         if self.fingerprint is not None:
             told["system_fingerprint"] = self.fingerprint
-        return told | {"usage": self._usage(job)}
+        return told | {"choices": choices}
+
+    def _no_usage(self) -> dict[str, Any]:
+        """What events without usage say of it."""
+        return {"usage": None} if self._ask.include_usage else {}
+
+    def _usage_event(self, job: Job) -> dict[str, Any]:
+        return self._envelope([]) | {"usage": self._usage(job)}
 
     def _usage(self, job: Job) -> dict[str, Any]:
         return usage(job) | {
@@ -141,15 +149,17 @@ class ChatVoice(Voice):
     # --- in one piece -------------------------------------------------------------------------
 
     def whole(self, job: Job, /) -> bytes:
+        choice = self._whole_choice(job)
+        return dumps(self._whole_envelope(choice) | {"usage": self._usage(job)})
+
+    def _whole_choice(self, job: Job) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "message": self._message(job)}
         choice["logprobs"] = self._logprobs(job.answer.pieces, 0)
-        choice["finish_reason"] = finish_reason(job)
-        told: dict[str, Any] = {"id": self._id, "object": "chat.completion"}
-        told |= {"created": self._created, "model": self._front.model, "choices": [choice]}
-        told["usage"] = self._usage(job)
-        if self.fingerprint is not None:
-            told["system_fingerprint"] = self.fingerprint
-        return dumps(told)
+        return choice | {"finish_reason": finish_reason(job)}
+
+    def _whole_envelope(self, choice: dict[str, Any]) -> dict[str, Any]:
+        """An answer in one piece, without its usage."""
+        return self._envelope([choice]) | {"object": "chat.completion"}
 
     def _message(self, job: Job) -> dict[str, Any]:
         answer = job.answer
@@ -186,7 +196,7 @@ class CompletionVoice(Voice):
     def ending(self, job: Job, /) -> list[bytes]:
         told = [event(self._chunk("", finish_reason(job)))]
         if self._ask.include_usage:
-            told.append(event(self._chunk(None, None) | {"usage": usage(job)}))
+            told.append(event(self._chunk(None, None) | {"usage": self._usage(job)}))
         return [*told, DONE]
 
     def broken(self, message: str) -> bytes:
@@ -195,7 +205,10 @@ class CompletionVoice(Voice):
     def whole(self, job: Job, /) -> bytes:
         texts = [piece.text for piece in job.answer.pieces]
         told = self._chunk(job.answer.text, finish_reason(job), self._logprobs(texts, 0))
-        return dumps(told | {"usage": usage(job)})
+        return dumps(told | {"usage": self._usage(job)})
+
+    def _usage(self, job: Job) -> dict[str, Any]:
+        return usage(job)
 
     def _logprobs(self, texts: list[str], place: int) -> dict[str, Any] | None:
         top, offset = self._ask.top_logprobs, self._letters
@@ -205,11 +218,16 @@ class CompletionVoice(Voice):
     def _chunk(
         self, text: str | None, reason: str | None, logprobs: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
+        choices = [] if text is None else [self._choice(text, reason, logprobs)]
         return {
             "id": self._id,
             "object": "text_completion",
             "created": self._created,
             "model": self._front.model,
-            "choices": [] if text is None else [choice],
+            "choices": choices,
         }
+
+    def _choice(
+        self, text: str, reason: str | None, logprobs: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        return {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}

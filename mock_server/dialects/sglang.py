@@ -2,69 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
 from headroom_bench.box import BoxDesign
-from mock_server.answers import Piece
-from mock_server.designs import room_of
-from mock_server.dialect import dumps
-from mock_server.dialects.openai import OpenAi
-from mock_server.dialects.openai_events import ChatVoice, finish_reason, usage
-from mock_server.jobs import Job
-from mock_server.logprobs import entry_bytes_first, told_by_token
+from mock_server import asks
+from mock_server.asks import Ask
+from mock_server.dialects.openai import OpenAi, parse_ask
+from mock_server.dialects.sglang_events import SglangChat, SglangCompletion, SglangNative
+from mock_server.dialects.sglang_log import SglangLog
+from mock_server.dialects.sglang_metrics import SglangMetrics
+from mock_server.dialects.uvicorn import headers_as_uvicorn
+from mock_server.front import Front
 from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
 from mock_server.refusals import RefusedError
 
-_LOG_PASSES = 40
-"""Decode passes from one log line to the next."""
-
-
-class SglangChat(ChatVoice):
-    """Role first; `reasoning_content` stands in each delta, mostly null; the finish event tells
-    what matched."""
-
-    role_delta: ClassVar[dict[str, Any]] = {
-        "role": "assistant",
-        "content": "",
-        "reasoning_content": None,
-        "tool_calls": None,
-    }
-    fingerprint = None
-
-    def _content(self, text: bytes) -> bytes:
-        return b'{"role":null,"content":%b,"reasoning_content":null,"tool_calls":null}' % text
-
-    def _thought(self, text: bytes) -> bytes:
-        return b'{"role":null,"content":null,"reasoning_content":%b,"tool_calls":null}' % text
-
-    def _choice(self, delta: bytes, finish: bytes, chances: bytes) -> bytes:
-        said = (delta, chances, finish)
-        told = b'{"index":0,"delta":%b,"logprobs":%b,"finish_reason":%b,"matched_stop":null}'
-        return told % said
-
-    def _logprobs(self, pieces: Sequence[Piece], place: int) -> dict[str, Any] | None:
-        top = self._ask.top_logprobs
-        if top is None:
-            return None
-        texts = [piece.text for piece in pieces if piece.channel == "content" and piece.text]
-        return {"content": told_by_token(texts, place, top, entry_bytes_first)}
-
-    def _finish(self, job: Job) -> bytes:
-        matched = job.answer.stopping_word or (1 if finish_reason(job) == "stop" else None)
-        nothing = b'{"role":null,"content":null,"reasoning_content":null,"tool_calls":null}'
-        choice = b'{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b,"matched_stop":%b}'
-        said = (nothing, dumps(finish_reason(job)), dumps(matched))
-        return self._head + choice % said + self._tail
-
-    def _usage(self, job: Job) -> dict[str, Any]:
-        details = {"cached_tokens": job.cached} if self._front.options.cache_report else None
-        told = usage(job) | {"prompt_tokens_details": details}
-        return told | {"reasoning_tokens": job.answer.thought_tokens}
+_NATIVE_TOKENS = 128
+"""`max_new_tokens` of the native route, where none are asked for."""
+_FLUSHED = (
+    "Cache flushed.\nPlease check backend logs for more details. "
+    "(When there are running or waiting requests, the operation will not be performed.)\n"
+)
 
 
 class Sglang(OpenAi):
@@ -73,11 +35,15 @@ class Sglang(OpenAi):
     name = "sglang"
     owner = "sglang"
     open_paths: tuple[str, ...] = ("/health", "/health_generate")
-    chat_voice = SglangChat
+
+    def __init__(self, front: Front) -> None:
+        super().__init__(front)
+        self._metrics_of: SglangMetrics | None = None
+        self._flushes = 0
 
     def add_to(self, app: web.Application) -> None:
         super().add_to(app)
-        get = app.router.add_get
+        get, post = app.router.add_get, app.router.add_post
         get("/health", self._health)
         get("/health_generate", self._health)
         for path in ("/get_model_info", "/model_info"):
@@ -85,6 +51,19 @@ class Sglang(OpenAi):
         for path in ("/get_server_info", "/server_info"):
             get(path, self._server_info)
         get("/metrics", self._metrics)
+        post("/generate", self._generate)
+        for add in (get, post):
+            add("/flush_cache", self._flush)
+        app.on_startup.append(self._count)
+        app.on_response_prepare.append(headers_as_uvicorn)
+
+    async def _count(self, _: web.Application) -> None:
+        """Metrics count from the start on."""
+        service = self._front.service
+        self._metrics_of = SglangMetrics(self._front.model, service)
+        service.on_over.append(self._metrics_of.over)
+
+    # --- how it answers -----------------------------------------------------------------------
 
     def headers(self, _: web.Request) -> dict[str, str]:
         return {"server": "uvicorn"}
@@ -104,6 +83,8 @@ class Sglang(OpenAi):
             ctx, prompt = why.told["ctx"], why.told["prompt_tokens"]
             message = f"The input ({prompt} tokens) is longer than the model's context length "
             message += f"({ctx} tokens)."
+        if request.path == "/generate":
+            return status, {"error": {"message": message}}
         kind = {400: "BadRequestError", 401: "Unauthorized"}.get(status, "InternalServerError")
         told = {"object": "error", "message": message, "type": kind, "param": error["param"]}
         return status, told | {"code": status}
@@ -115,15 +96,64 @@ class Sglang(OpenAi):
     def log(
         self, lines: Lines, clock: Callable[[], float], _: MockOptions, design: BoxDesign, /
     ) -> Log:
-        return SglangLog(lines, clock, room_of(design))
+        return SglangLog(lines, clock, design)
 
-    async def _health(self, _: web.Request) -> web.StreamResponse:
-        return web.Response()
+    # --- generation ---------------------------------------------------------------------------
+
+    def chat_name(self, body: dict[str, Any]) -> str:
+        return self._name(body)
+
+    def completion_name(self, body: dict[str, Any]) -> str:
+        return self._name(body)
+
+    def _name(self, body: dict[str, Any]) -> str:
+        """The request's own, where it brings one that is not in use."""
+        given = asks.text(body, "rid")
+        free = given and given not in self._front.service.jobs
+        return given if given and free else self._front.hex_name()
+
+    def chat_voice_of(self, body: dict[str, Any], ask: Ask, name: str) -> SglangChat:
+        return SglangChat(self._front, ask, name, continuous=_continuous(body))
+
+    def completion_voice_of(self, body: dict[str, Any], ask: Ask, name: str) -> SglangCompletion:
+        return SglangCompletion(self._front, ask, name, continuous=_continuous(body))
+
+    def salt_of(self, body: dict[str, Any]) -> str:
+        keys = [asks.text(body, name) or "" for name in ("cache_salt", "extra_key")]
+        return f"{self._flushes}/{'/'.join(keys)}" if any(keys) or self._flushes else ""
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        front = self._front
+        body = await front.body(request)
+        name = self._name(body)
+        ask = replace(_native_ask(body, name), salt=self.salt_of(body))
+        text = asks.text(body, "text")
+        if text is None and "input_ids" in body:
+            text = front.text_of(asks.token_ids(body["input_ids"], "input_ids"))
+        if not text:
+            told = "Either text, input_ids or input_embeds should be provided."
+            raise RefusedError("value", told, field="text")
+        voice = SglangNative(front, name)
+        segments = front.segmenter.raw(text)
+        return await front.answer(request, ask, segments, voice, name=name)
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    async def _flush(self, request: web.Request) -> web.StreamResponse:
+        """From now on no prompt finds anything of before. Not while there are requests."""
+        idle = not self._front.service.jobs
+        self._flushes += idle
+        return web.Response(
+            text=_FLUSHED, status=200 if idle else 400, headers=self.headers(request)
+        )
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(headers=self.headers(request))
 
     async def _model_info(self, request: web.Request) -> web.StreamResponse:
         name = self._front.model
         told = {"model_path": name, "tokenizer_path": name, "is_generation": True}
-        return self._front.json(request, told)
+        return self._front.json(request, told | {"weight_version": "default"})
 
     async def _server_info(self, request: web.Request) -> web.StreamResponse:
         front = self._front
@@ -133,72 +163,23 @@ class Sglang(OpenAi):
         tokens = front.service.room_tokens
         return self._front.json(request, told | {"max_total_num_tokens": tokens})
 
-    async def _metrics(self, _: web.Request) -> web.StreamResponse:
-        front = self._front
-        if not front.options.metrics:
-            raise RefusedError("route", "Not Found")
-        service, totals = front.service, front.service.totals
-        service.wall.catch_up()
-        held = sum(view.held_tokens for view in service.box.snapshot().slots if view.request_id)
-        room = service.room_tokens
-        read = totals.prompt_tokens + totals.cached_tokens
-        rows = {
-            "prompt_tokens_total": ("counter", read),
-            "generation_tokens_total": ("counter", totals.generated_tokens),
-            "cached_tokens_total": ("counter", totals.cached_tokens),
-            "num_running_reqs": ("gauge", service.running),
-            "num_queue_reqs": ("gauge", service.waiting),
-            "token_usage": ("gauge", held / room),
-            "cache_hit_rate": ("gauge", totals.cached_tokens / read if read else 0.0),
-        }
-        label = f'{{model_name="{front.model}"}}'
-        lines = [
-            f"# TYPE sglang:{name} {kind}\nsglang:{name}{label} {value}\n"
-            for name, (kind, value) in rows.items()
-        ]
-        return web.Response(text="".join(lines), content_type="text/plain")
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        if not self._front.options.metrics or self._metrics_of is None:
+            raise RefusedError("route", "Not Found", status=404)
+        self._front.service.wall.catch_up()
+        kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+        headers = self.headers(request) | kind
+        return web.Response(body=self._metrics_of.text().encode(), headers=headers)
 
 
-class SglangLog(Log):
-    """Lines of batches, none of single requests."""
+def _continuous(body: dict[str, Any]) -> bool:
+    return asks.flag(asks.table(body, "stream_options"), "continuous_usage_stats")
 
-    def __init__(self, lines: Lines, clock: Callable[[], float], room_tokens: int) -> None:
-        super().__init__(lines, clock)
-        self._room = room_tokens
-        self._passes = 0
-        self._made = 0
-        self._since = 0.0
-        self._tokens_held: dict[str, int] = {}
 
-    def ready(self, url: str) -> None:
-        self._say("The server is fired up and ready to roll!")
-        self._say(f"Uvicorn running on {url}")
-
-    def seated(self, job: Job) -> None:
-        told = f"Prefill batch, #new-seq: 1, #new-token: {job.prompt_tokens - job.cached}, "
-        told += f"#cached-token: {job.cached}, token usage: {self._share():.2f}, "
-        self._say(f"{told}#running-req: {len(self._tokens_held)}, #queue-req: 0, ")
-        self._tokens_held[job.id] = job.prompt_tokens
-
-    def released(self, job: Job) -> None:
-        self._tokens_held.pop(job.id, None)
-
-    def passed(self, decoding: int) -> None:
-        self._passes += 1
-        self._made += decoding
-        if self._passes % _LOG_PASSES:
-            return
-        now = self._clock()
-        rate = self._made / (now - self._since) if now > self._since else 0.0
-        told = (
-            f"Decode batch, #running-req: {decoding}, #token: {sum(self._tokens_held.values())}, "
-        )
-        told += f"token usage: {self._share():.2f}, cuda graph: True, "
-        self._say(f"{told}gen throughput (token/s): {rate:.2f}, #queue-req: 0, ")
-        self._made, self._since = 0, now
-
-    def _share(self) -> float:
-        return sum(self._tokens_held.values()) / self._room
-
-    def _say(self, text: str) -> None:
-        self.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}")
+def _native_ask(body: dict[str, Any], name: str) -> Ask:
+    """`sampling_params` in OpenAI's words."""
+    given = asks.table(body, "sampling_params")
+    words = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens"}
+    told = {words.get(key, key): value for key, value in given.items()}
+    told.setdefault("max_tokens", _NATIVE_TOKENS)
+    return parse_ask(told | {"stream": body.get("stream")}, name)

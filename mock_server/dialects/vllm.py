@@ -20,7 +20,7 @@ from mock_server.dialects.vllm_metrics import VllmMetrics
 from mock_server.front import Front
 from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
-from mock_server.prompts import render, uncached
+from mock_server.prompts import render
 from mock_server.refusals import RefusedError
 from mock_server.tokens import split
 
@@ -134,26 +134,28 @@ class Vllm(OpenAi):
             told = f"max_tokens={limit} cannot be greater than max_model_len={ctx}. "
             raise _wrong_limit(told + "Please request fewer output tokens.", limit)
 
-    def chat_name(self) -> str:
-        return self._front.name("chatcmpl-", 16)
+    def chat_name(self, _: dict[str, Any]) -> str:
+        return f"chatcmpl-{self._front.hex_name(16)}"
+
+    def completion_name(self, _: dict[str, Any]) -> str:
+        return f"cmpl-{self._front.hex_name(16)}"
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         front = self._front
         body = await front.body(request)
         self.check(body)
-        name = self.chat_name()
+        name = self.chat_name(body)
         segments = front.segmenter.chat(asks.parse_messages(body))
         ask = self.asked(body, name, tools=True)
         self._check_fits(ask, segments)
         voice = VllmChat(front, ask, name, **self._manner(body))
-        salted = self._salted(body, segments)
-        return await front.answer(request, ask, salted, voice, name=name)
+        return await front.answer(request, ask, segments, voice, name=name)
 
     async def _completion(self, request: web.Request) -> web.StreamResponse:
         front = self._front
         body = await front.body(request)
         self.check(body)
-        name = front.name("cmpl-", 16)
+        name = self.completion_name(body)
         prompt = asks.parse_prompt(body)
         text = prompt if isinstance(prompt, str) else front.text_of(prompt)
         if not text:
@@ -161,7 +163,7 @@ class Vllm(OpenAi):
             raise RefusedError("value", told, field="prompt", value="")
         ask = self.asked(body, name, tools=False)
         voice = VllmCompletion(front, ask, name, **self._manner(body))
-        segments = self._salted(body, front.segmenter.raw(text))
+        segments = front.segmenter.raw(text)
         self._check_fits(ask, segments)
         return await front.answer(request, ask, segments, voice, name=name)
 
@@ -183,10 +185,8 @@ class Vllm(OpenAi):
             "ids": asks.flag(body, "return_token_ids"),
         }
 
-    def _salted(self, body: dict[str, Any], segments: list[Segment]) -> list[Segment]:
-        """Prompts with different salts share nothing in the cache."""
-        salt = asks.text(body, "cache_salt")
-        return segments if salt is None else list(uncached(segments, f"salt {salt}"))
+    def salt_of(self, body: dict[str, Any]) -> str:
+        return asks.text(body, "cache_salt") or ""
 
     # --- the rest -----------------------------------------------------------------------------
 

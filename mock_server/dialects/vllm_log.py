@@ -46,8 +46,8 @@ class VllmLog(Log):
         self._cached_ever += job.cached
         self._tokens_held[job.id] = job.prompt_tokens
 
-    def passed(self, decoding: int) -> None:
-        self._made += decoding
+    def passed(self, _: int, tokens: int) -> None:
+        self._made += tokens
 
     def released(self, job: Job) -> None:
         self._tokens_held.pop(job.id, None)

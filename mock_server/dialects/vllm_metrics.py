@@ -6,13 +6,12 @@ counter.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 from mock_server.dialects.openai_events import finish_reason
 from mock_server.dialects.vllm_metric_names import WORDS, buckets
 from mock_server.jobs import Job
+from mock_server.prometheus import Histogram, line
 from mock_server.service import Service
 
 _FINISHED = ("stop", "length", "abort", "error", "repetition")
@@ -26,28 +25,6 @@ _ONLY = {"admission_rejections_total": "model_name", "cache_config_info": "engin
 _PAGE_TOKENS = 16
 
 Sample = tuple[dict[str, str], float]
-
-
-class Histogram:
-    """Counts of values up to each bound."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def add(self, value: float, times: int = 1) -> None:
-        self._counts[bisect_left(self._bounds, value)] += times
-        self._sum += value * times
-
-    def lines(self, name: str, labels: dict[str, str]) -> Iterable[str]:
-        so_far = 0
-        for bound, count in zip((*self._bounds, None), self._counts, strict=True):
-            so_far += count
-            shown = "+Inf" if bound is None else str(bound)
-            yield _line(f"{name}_bucket", {"le": shown} | labels, so_far)
-        yield _line(f"{name}_count", labels, so_far)
-        yield _line(f"{name}_sum", labels, self._sum)
 
 
 class VllmMetrics:
@@ -134,7 +111,7 @@ class VllmMetrics:
                 lines += histogram.lines(f"vllm:{name}", self._labels)
                 continue
             for more, value in samples.get(name, [({}, 0.0)]):
-                lines.append(_line(f"vllm:{name}", self._own(name) | more, value))
+                lines.append(line(f"vllm:{name}", self._own(name) | more, value))
         return "\n".join(lines) + "\n"
 
     def _own(self, family: str) -> dict[str, str]:
@@ -197,15 +174,3 @@ class VllmMetrics:
 
 def _by(label: str, values: dict[str, int]) -> list[Sample]:
     return [({label: name}, float(value)) for name, value in values.items()]
-
-
-def _line(name: str, labels: dict[str, str], value: float) -> str:
-    return f"{name}{{{','.join(_labels(labels))}}} {float(value)}"
-
-
-def _labels(labels: dict[str, str]) -> Iterator[str]:
-    return (f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

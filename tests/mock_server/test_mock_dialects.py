@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from typing import Any, Literal
 
 import aiohttp
@@ -79,7 +80,7 @@ async def test_the_official_client_asks_and_streams(dialect: str) -> None:
         assert [reason for reason in reasons if reason] == ["length"]
         assert got[-1].usage
         assert got[-1].usage.completion_tokens == 12
-    assert names == ["m"]
+    assert names == (["m:latest"] if dialect == "ollama" else ["m"])
     assert count(text.choices[0].text) == 7
 
 
@@ -218,3 +219,48 @@ async def test_sglang_tells_what_matched() -> None:
     first, finish = stream[0]["choices"][0], stream[-2]["choices"][0]
     assert list(first["delta"]) == ["role", "content", "reasoning_content", "tool_calls"]
     assert (finish["finish_reason"], finish["matched_stop"]) == ("stop", ".")
+
+
+async def test_mlx_events_have_its_order_and_its_errors_its_words() -> None:
+    usage = {"stream_options": {"include_usage": True}}
+    head = ["id", "system_fingerprint", "object", "model", "created", "choices"]
+    async with running(dialect="mlx", alias="m") as url, aiohttp.ClientSession() as session:
+        body = chat(stream=True, max_tokens=2, n=2, logprobs=3, **usage)
+        async with session.post(url + CHAT, json=body) as answer:
+            told = events(await answer.read())
+        async with session.post(url + CHAT, data=b"{bad") as answer:
+            refused = (answer.status, await answer.json())
+        async with session.get(url + "/nope") as answer:
+            lost = (answer.status, await answer.read())
+    assert [list(event) for event in told[:-1]] == [head, head, head, [*head, "usage"]]
+    assert list(told[0]["choices"][0]) == ["index", "finish_reason", "delta"]
+    assert told[-2]["object"] == "chat.completion"
+    assert refused[0] == 400
+    assert refused[1]["error"].startswith("Invalid JSON in request body: ")
+    assert lost == (404, b"Not Found")
+
+
+@pytest.mark.parametrize("dialect", ["openai", "vllm", "sglang", "llamacpp"])
+async def test_the_official_client_reads_log_probabilities(dialect: str) -> None:
+    asked: dict[str, Any] = {"model": "m", "messages": MESSAGES, "max_tokens": 5, "logprobs": True}
+    async with running(dialect=dialect, alias="m") as url:
+        client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none")
+        create = client.chat.completions.create
+        whole = await create(**asked, top_logprobs=3)
+        parts = [part async for part in await create(**asked, top_logprobs=3, stream=True)]
+        with pytest.raises(openai.BadRequestError):
+            await create(**asked, top_logprobs=21)
+        with pytest.raises(openai.BadRequestError):
+            await create(**asked | {"logprobs": False}, top_logprobs=2)
+        await client.close()
+    told = whole.choices[0].logprobs
+    assert told
+    assert told.content
+    choices = [choice for part in parts for choice in part.choices if choice.logprobs]
+    streamed = [token for c in choices if c.logprobs for token in c.logprobs.content or []]
+    assert streamed == told.content
+    assert "".join(token.token for token in streamed) == whole.choices[0].message.content
+    for token in streamed:
+        chances = [top.logprob for top in token.top_logprobs]
+        assert chances == sorted(chances, reverse=True)
+        assert sum(math.exp(chance) for chance in chances) <= 1

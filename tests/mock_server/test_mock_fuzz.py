@@ -24,6 +24,11 @@ ROUTES = {
     "mlx": [CHAT, "/v1/completions"],
     "openai": [CHAT, "/v1/completions"],
 }
+NO_SUCH_ROUTE = {
+    "mlx": [b"Not Found"],
+    "ollama": [b"404 page not found", b"405 method not allowed"],
+}
+"""What is no JSON, as gin and Python's HTTP server say it."""
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
@@ -136,7 +141,11 @@ async def test_unknown_routes_wrong_methods_and_slow_senders(dialect: str) -> No
         for method, path in (("GET", "/nope"), ("POST", "/v1/nope"), ("GET", CHAT), ("PUT", CHAT)):
             async with session.request(method, url + path) as answer:
                 assert answer.status in (404, 405)
-                assert isinstance(json.loads(await answer.read()), dict)
+                told = await answer.read()
+                if dialect in NO_SUCH_ROUTE:
+                    assert told in NO_SUCH_ROUTE[dialect]
+                else:
+                    assert isinstance(json.loads(told), dict)
         host, port = url.removeprefix("http://").split(":")
         _, slow = await asyncio.open_connection(host, int(port))
         slow.write(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 400\r\n\r\n{{".encode())

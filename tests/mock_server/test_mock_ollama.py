@@ -57,7 +57,7 @@ async def test_official_client() -> None:
     assert (parts[-1].done, parts[-1].done_reason) == (True, "length")
     assert parts[-1].prompt_eval_count == whole.prompt_eval_count
     assert made.response
-    assert [model.model for model in listed.models] == ["m"]
+    assert [model.model for model in listed.models] == ["m:latest"]
     assert shown.capabilities
     assert loaded.models[0].size_vram
 
@@ -124,13 +124,70 @@ async def test_one_message_that_is_too_long_is_cut_to_half_the_window(tmp_path: 
 
 async def test_another_context_length_loads_the_model_anew() -> None:
     async with running(loading_s=2.0, time_scale=20.0, ctx=8192, slots=1, **OLLAMA) as url:
-        await asyncio.sleep(0.15)
         small = {"num_ctx": 1024, "num_predict": 2}
         first = await native(url, "/api/chat", messages=ask(), options={"num_predict": 2})
         second = await native(url, "/api/chat", messages=ask(), options=small)
         third = await native(url, "/api/chat", messages=ask(), options=small)
     loads = [lines[-1].get("load_duration", 0) / _NS for _, lines in (first, second, third)]
-    assert [round(load) for load in loads] == [0, 2, 0]
+    assert [round(load) for load in loads] == [2, 2, 0]
+
+
+async def test_what_is_loaded_is_told_while_it_is() -> None:
+    async with running(slots=1, **OLLAMA) as url:
+        client = ollama.AsyncClient(host=url)
+        counts = [len((await client.ps()).models)]
+        await client.chat(model="m", messages=ask(), options={"num_predict": 1, "num_ctx": 2048})
+        loaded = (await client.ps()).models
+        await client.generate(model="m", prompt="", keep_alive=0)
+        counts += [len(loaded), len((await client.ps()).models)]
+    assert counts == [0, 1, 0]
+    assert loaded[0].context_length == 2048
+
+
+async def test_generate_tells_a_context_that_a_next_request_can_go_on_from() -> None:
+    async with running(slots=1, model="qwen3-8b", quant="Q4_K_M", **OLLAMA) as url:
+        options = {"num_predict": 20}
+        _, first = await native(url, "/api/generate", prompt="Go.", stream=False, options=options)
+        told = first[0]
+        _, second = await native(
+            url, "/api/generate", prompt="On.", stream=False, context=told["context"]
+        )
+    assert len(told["context"]) == told["prompt_eval_count"] + told["eval_count"]
+    assert second[0]["prompt_eval_count"] > len(told["context"])
+
+
+async def test_errors_are_gos_and_gins() -> None:
+    async with running(**OLLAMA) as url, aiohttp.ClientSession() as session:
+        status, lines = await native(url, "/api/chat", messages=3)
+        go = "json: cannot unmarshal number into Go struct field .messages of type []interface {}"
+        assert (status, lines) == (400, [{"error": go}])
+        async with session.post(url + "/v1/chat/completions", json={"model": "x"}) as answer:
+            told = {"message": "model 'x' not found", "type": "not_found_error"}
+            assert answer.status == 404
+            assert await answer.json() == {"error": told | {"param": None, "code": None}}
+        async with session.get(url + "/nope") as answer:
+            assert (answer.content_type, await answer.text()) == (
+                "text/plain",
+                "404 page not found",
+            )
+            assert "Server" not in answer.headers
+
+
+async def test_its_events_have_go_s_order() -> None:
+    usage = {"stream_options": {"include_usage": True}}
+    async with running(**OLLAMA) as url, aiohttp.ClientSession() as session:
+        asked = chat(model="m", stream=True, max_tokens=2, n=3, **usage)
+        async with session.post(url + "/v1/chat/completions", json=asked) as answer:
+            told = events(await answer.read())
+        asked = {"model": "m", "prompt": "Go.", "stream": True, "max_tokens": 2}
+        async with session.post(url + "/v1/completions", json=asked) as answer:
+            raw = events(await answer.read())
+    head = ["id", "object", "created", "model", "system_fingerprint", "choices"]
+    assert [list(event) for event in told[:-2]] == [head] * 3
+    assert list(told[-2]) == [*head, "usage"]
+    head = ["id", "object", "created", "choices", "model", "system_fingerprint"]
+    assert [list(event) for event in raw[:-1]] == [head] * 3
+    assert list(raw[0]["choices"][0]) == ["text", "index", "finish_reason"]
 
 
 async def test_thoughts_and_calls_have_their_own_fields() -> None:

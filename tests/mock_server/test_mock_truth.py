@@ -95,7 +95,7 @@ def test_the_ring_is_bounded() -> None:
         truth = Truth()
         for number in range(KEPT_REQUESTS + 50):
             answer_to = WholeReply()
-            job = Job(str(number), (), 1, NOTHING, 1, answer_to)
+            job = Job(str(number), (), 1, NOTHING, "", 1, answer_to)
             truth.over(job, "mock", int)
         return len(truth.latest()), truth.lost
 
