@@ -24,7 +24,7 @@ from headroom_bench.box.events import POOL_EXHAUSTED, QUEUE_FULL, TOO_LONG, BoxR
 from headroom_bench.box.memory import Decoding, Memory
 from headroom_bench.box.overflow import cut_to_fit, too_long
 from headroom_bench.box.pages import PagedMemory
-from headroom_bench.box.plan import Block, Plan
+from headroom_bench.box.plan import Block, Plan, Read
 from headroom_bench.box.readings import SlotView, Snapshot, Usage
 from headroom_bench.box.slots import SlotMemory
 from headroom_bench.box.task import Outcome, Served, Task
@@ -159,18 +159,23 @@ class Box:
         if not to >= self._now:
             self._check_time(to)
         events: list[Event] = []
-        calls = self._calls
+        calls, plan = self._calls, self._plan
+        blocks = plan.blocks
         while True:
             if calls and calls[0].at <= self._at:
                 self._apply_calls(events)
             if self._queue and not self._refused:
                 self._admit(events)
-            call_at = calls[0].at if calls else inf
-            if self._running:
-                if not self._run(call_at, to, events):
+            if not self._running:
+                if not calls or calls[0].at > to:
                     break
-            elif call_at <= to:
-                self._at = call_at
+                self._at = calls[0].at
+                continue
+            block = blocks[0] if blocks else plan.grow()
+            if not block.ends:
+                self._make_room(events)
+            elif block.ends[plan.taken] <= to:
+                self._take(block, to, events)
             else:
                 break
         self._now = to
@@ -349,73 +354,49 @@ class Box:
 
     # --- passes -------------------------------------------------------------------------------
 
-    def _run(self, call_at: float, to: float, events: list[Event]) -> bool:
-        """Take passes up to `to`. True at a turn or where a call takes effect, else False."""
-        plan = self._plan
-        blocks = plan.blocks
-        while True:
-            block = blocks[0] if blocks else plan.grow()
-            ends, end, turn, _, _ = block
-            taken = plan.taken
-            if not ends:
-                self._make_room(events)
-                return True
-            heard = False
-            if call_at <= to and call_at <= end:
-                last = bisect_left(ends, call_at, taken)
-                heard = ends[last] <= to
-                count = last + 1 if heard else last
-            elif end <= to:
-                count = len(ends)
-            elif ends[taken] > to:
-                return False
-            else:
-                count = bisect_right(ends, to, taken)
-            if count > taken:
-                self._take(block, taken, count)
-            if count == len(ends):
-                blocks.popleft()
-                plan.taken = 0
-                if turn:
-                    self._turn(block, events)
-                    return True
-                if not heard:
-                    continue
-            else:
-                plan.taken = count
-            return heard
-
-    def _take(self, block: Block, taken: int, count: int) -> None:
-        """The block's passes from number `taken` up to `count` are over."""
-        ends, _, _, decodes, reads = block
-        usage, end, passes = self.usage, ends[count - 1], count - taken
-        spent_s = end - self._at
-        usage.busy_s += spent_s
-        if self._running >= self.design.parallel:
-            usage.all_taken_s += spent_s
+    def _take(self, block: Block, to: float, events: list[Event]) -> None:
+        """The passes of the first block that end by `to` are over, as far as no call comes first:
+        it is heard where the pass ends in which it comes. One at least ends by then."""
+        ends, end, turn, decodes, reads = block
+        plan, calls, usage, whole = self._plan, self._calls, self.usage, len(ends)
+        taken = plan.taken
+        count = whole if end <= to else bisect_right(ends, to, taken)
+        if calls and calls[0].at < ends[count - 1]:
+            count = bisect_left(ends, calls[0].at, taken) + 1
+        passes, began_at, at = count - taken, self._at, ends[count - 1]
         usage.passes += passes
+        usage.busy_s += at - began_at
+        if self._running >= self.design.parallel:
+            usage.all_taken_s += at - began_at
         if decodes:
-            new = ends if passes == len(ends) else ends[taken:count]
+            new = ends if passes == whole else ends[taken:count]
             usage.decode_tokens += self._decoders.pass_over(new)
         for task, tokens in reads:
             if task.prefill_at is None:
-                task.prefill_at = self._at
+                task.prefill_at = began_at
             task.held += tokens
             self._memory.read(task, tokens)
             usage.prefill_tokens += tokens
-        self._at = end
+        self._at = at
+        if count < whole:
+            plan.taken = count
+            return
+        plan.taken = 0
+        plan.blocks.popleft()
+        if turn:
+            self._turn(decodes, reads, events)
 
-    def _turn(self, block: Block, events: list[Event]) -> None:
+    def _turn(self, decodes: bool, reads: list[Read], events: list[Event]) -> None:
         """The pass just over was read in, or gave somebody the last token, or is told of."""
         decoders = self._decoders
-        if block.decodes:
+        if decodes:
             if not self._leap:
                 for task, gained in decoders.gains():
                     events.append(Event("tokens", task.request.id, self._at, gained))
             if decoders.next_finish <= decoders.beat:
                 for task in decoders.finishing():
                     self._finish(task, events)
-        for task, _ in block.reads:
+        for task, _ in reads:
             if task.held == task.target:
                 self._know(task, events)
         self._plan.restart(self._at)

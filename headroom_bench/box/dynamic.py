@@ -7,9 +7,10 @@ is taken out where the prompt goes on from its end, else copied and cut back, wh
 from __future__ import annotations
 
 from collections import OrderedDict
+from heapq import heappop, heappush
 
 from headroom_bench.box.design import BoxDesign
-from headroom_bench.box.memory import Decoding, Places, TokenPool
+from headroom_bench.box.memory import Decoding, TokenPool
 from headroom_bench.box.slots import Held
 from headroom_bench.box.task import Task
 from headroom_bench.segments import Segment
@@ -18,20 +19,20 @@ from headroom_bench.segments import Segment
 class DynamicMemory:
     """Caches that come and go. Implements `Memory`."""
 
-    __slots__ = ("_caches", "_design", "_number", "_places", "_pool")
+    __slots__ = ("_caches", "_design", "_number", "_seats", "_pool")
 
     def __init__(self, design: BoxDesign, decoders: Decoding) -> None:
         self._design = design
-        self._places = Places(design.parallel)
+        self._seats = list(range(design.parallel))  # the free ones, a heap
         self._pool = TokenPool(design.pool_tokens, decoders)
         self._caches: OrderedDict[int, Held] = OrderedDict()  # least recently used first
         self._number = 0
 
     def seat(self, task: Task) -> bool:
-        if not self._places:
+        if not self._seats:
             return False
         self.settle()
-        task.seat = self._places.take()
+        task.seat = heappop(self._seats)
         task.start = self._reuse(task)
         self._pool.reading += task.start
         return True
@@ -44,7 +45,7 @@ class DynamicMemory:
 
     def release(self, task: Task, generated: int, written: int, *, keep: bool) -> None:
         assert task.seat is not None
-        self._places.give(task.seat)
+        heappush(self._seats, task.seat)
         if not generated:
             self._pool.reading -= written
         if not keep or not self._design.prefix_cache or not written:

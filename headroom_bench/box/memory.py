@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import Protocol
 
 from headroom_bench.box.decoders import NEVER, Decoders
@@ -50,24 +49,6 @@ class Memory(Protocol):
     def used_share(self) -> float | None:
         """How much of what can be shared is in use by running sequences; None without a pool."""
         ...
-
-
-class Places:
-    """Numbers for the sequences at once, lowest first."""
-
-    __slots__ = ("_free",)
-
-    def __init__(self, count: int) -> None:
-        self._free = list(range(count))
-
-    def __bool__(self) -> bool:
-        return bool(self._free)
-
-    def take(self) -> int:
-        return heappop(self._free)
-
-    def give(self, place: int) -> None:
-        heappush(self._free, place)
 
 
 class TokenPool:

@@ -7,9 +7,11 @@ had written stays like any other past text, until its pages are needed.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.design import BoxDesign
-from headroom_bench.box.memory import Decoding, Places
+from headroom_bench.box.memory import Decoding
 from headroom_bench.box.prefix_tree import Match, Node, Piece, PrefixTree, pieces_of
 from headroom_bench.box.task import Task
 from headroom_bench.segments import Segment
@@ -27,7 +29,7 @@ class PagedMemory:
         "_design",
         "_limit",
         "_page",
-        "_places",
+        "_seats",
         "tree",
     )
 
@@ -36,7 +38,7 @@ class PagedMemory:
         self._decoders = decoders
         self._page = design.page_tokens
         self._limit = design.usable_pool // design.page_tokens
-        self._places = Places(design.parallel)
+        self._seats = list(range(design.parallel))  # the free ones, a heap
         self.tree = PrefixTree(design.page_tokens)
         # Pages of their own of those who do not take pages beat by beat, less the pages of the tree
         # that those who do begin with: what running sequences hold beside the tree and what the
@@ -44,7 +46,7 @@ class PagedMemory:
         self._beside = 0
 
     def seat(self, task: Task) -> bool:
-        if not self._places:
+        if not self._seats:
             return False
         private = self._settle()
         tree, page, target = self.tree, self._page, task.target
@@ -54,7 +56,7 @@ class PagedMemory:
         if self._design.reserve_answer:
             tokens = task.prompt_tokens + task.wanted
         own = -(-tokens // page) - start // page
-        used = tree.pages - tree.evictable + private
+        used = tree.used + private
         if own + found.unused > self._limit - used:
             if used:
                 return False
@@ -62,7 +64,7 @@ class PagedMemory:
             found, start, own = tree.match([]), 0, -(-tokens // page)
         node = found.node
         tree.lock(node)
-        task.seat, task.node, task.depth = self._places.take(), node, found.depth
+        task.seat, task.node, task.depth = heappop(self._seats), node, found.depth
         # Somebody else may fill up a node that is here in part now: what is missing goes on from
         # the last one that is here as a whole.
         task.base = node if node.pages == node.full else node.parent
@@ -100,17 +102,17 @@ class PagedMemory:
         assert task.node is not None
         self.tree.unlock(task.node)
         task.node = None
-        self._places.give(task.seat)
+        heappush(self._seats, task.seat)
 
     def settle(self) -> None:
-        if self.tree.evictable:
+        if self.tree.pages > self.tree.used:
             self._settle()
 
     def fit(self, beat: int, reads: int, decodes: bool) -> int:  # noqa: ARG002
         if self._design.reserve_answer or not decodes:
             return NEVER
         tree, decoders = self.tree, self._decoders
-        most = self._limit - (tree.pages - tree.evictable) - self._beside
+        most = self._limit - tree.used - self._beside
         if decoders.most_pages(beat + SURE_BEATS) <= most:
             return SURE_BEATS
         low, high = 0, SURE_BEATS + 1  # the first `low` beats fit, the first `high` do not
@@ -126,7 +128,7 @@ class PagedMemory:
         return []
 
     def used_share(self) -> float | None:
-        return (self.tree.pages - self.tree.evictable + self._private()) / self._limit
+        return (self.tree.used + self._private()) / self._limit
 
     def _private(self) -> int:
         """Pages that running sequences hold beside the tree."""

@@ -59,6 +59,7 @@ class Plan:
         "_pricer",
         "_reading",
         "_size",
+        "_turns",
         "blocks",
         "taken",
     )
@@ -86,16 +87,18 @@ class Plan:
         self.taken = 0
         """Passes of the first block that are over."""
         self._beat = 1
-        self._at = 0.0
+        self._at = 0.0  # up to when it is planned
+        self._turns = False  # whether a turn is there
         self._size = FIRST_LEAP
 
     def restart(self, at: float) -> None:
         """Plan anew: the next pass starts at `at`."""
+        decoders = self._decoders
         self.blocks.clear()
         self.taken = 0
-        self._decoders.rewind()
-        self._beat = self._decoders.beat + 1
-        self._at = at
+        decoders.rewind()
+        self._beat = decoders.beat + 1
+        self._at, self._turns = at, False
         self._size = FIRST_LEAP
 
     def turn_at(self, by: float) -> float:
@@ -104,9 +107,9 @@ class Plan:
         Somebody must be in the batch.
         """
         blocks = self.blocks
-        while not (blocks and (blocks[-1].turn or blocks[-1].end > by)):
+        while not (self._turns or (blocks and self._at > by)):
             self.grow()
-        return blocks[-1].end
+        return self._at
 
     def boundary_at(self, at: float) -> float:
         """The first end of a pass after the present at or after `at`, which is not after the next
@@ -123,45 +126,42 @@ class Plan:
 
         Raises ValueError where the pricer's time is negative or not a number.
         """
-        block = self._read() if self._reading else None
-        if block is None:
-            block = self._decode()
-        if not block.end >= self._at:
-            raise ValueError(f"the pricer put the end of a pass at {block.end} s, before its start")
+        block = (self._read() if self._reading else None) or self._decode()
+        ends, end, turn, decodes, _ = block
+        if not end >= self._at:
+            raise ValueError(f"the pricer put the end of a pass at {end} s, before its start")
         self.blocks.append(block)
-        if block.decodes:
-            self._beat += len(block.ends)
-        self._at = block.end
+        if decodes:
+            self._beat += len(ends)
+        self._at, self._turns = end, turn
         return block
 
     def _read(self) -> Block | None:
         """One pass in which prompts have what the decoding sequences leave of the budget, or all
         of it where the two do not mix. None where nothing is left."""
-        design, decoders = self._design, self._decoders
+        design, decoders, beat = self._design, self._decoders, self._beat
         decodes = design.mixed and bool(decoders.tasks)
-        budget = design.batch_tokens - (decoders.pass_tokens() if decodes else 0)
-        if budget <= 0:
+        budget = left = design.batch_tokens - (decoders.pass_tokens() if decodes else 0)
+        if left <= 0:
             return None
         reads: list[Read] = []
         chunks: list[Chunk] = []
-        moved = total = 0
+        moved, step = 0, design.chunk_tokens or left
         for task in self._reading:
-            tokens = min(task.target - task.held, budget)
-            if design.chunk_tokens is not None:
-                tokens = min(tokens, design.chunk_tokens)
-            if task.held == task.start:
+            held = task.held
+            tokens = min(task.target - held, left, step)
+            if held == task.start:
                 moved += task.moved
             reads.append((task, tokens))
-            chunks.append(made(Chunk, (tokens, task.held)))
-            total += tokens
-            budget -= tokens
-            if not budget or len(reads) == design.prompts_a_pass:
+            chunks.append(made(Chunk, (tokens, held)))
+            left -= tokens
+            if not left or len(reads) == design.prompts_a_pass:
                 break
-        if not self._memory.fit(self._beat, total, decodes):
+        if not self._memory.fit(beat, budget - left, decodes):
             return self._dry()
         if decodes:
-            decoders.steady_until(self._beat)
-        batch = decoders.batch(self._beat, decodes, tuple(chunks), moved)
+            decoders.steady_until(beat)
+        batch = decoders.batch(beat, decodes, tuple(chunks), moved)
         end = self._at + self._pricer.pass_s(batch)
         return made(Block, (array("d", (end,)), end, True, decodes, reads))
 

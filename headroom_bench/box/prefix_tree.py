@@ -97,7 +97,7 @@ class Match(NamedTuple):
 class PrefixTree:
     """Pages by content. Raises nothing: the caller sees to it that the pages exist."""
 
-    __slots__ = ("_made", "_nodes", "_page", "_stamp", "_unused", "evictable", "pages", "root")
+    __slots__ = ("_made", "_nodes", "_page", "_stamp", "_unused", "pages", "root", "used")
 
     def __init__(self, page_tokens: int) -> None:
         self.root = Node(0, None, 0)
@@ -106,8 +106,8 @@ class PrefixTree:
         self._made = 1
         self.pages = 0
         """Pages held, used or not."""
-        self.evictable = 0
-        """Those that no running sequence uses."""
+        self.used = 0
+        """Those of them that running sequences use."""
         self._page = page_tokens
         # The deepest node of each way that was let go of and not used since, the oldest first.
         self._unused: OrderedDict[Node, None] = OrderedDict()
@@ -171,27 +171,31 @@ class PrefixTree:
         start = node.end
         if start >= written:
             return node
-        page, end, key = self._page, start + piece[1], (node.number, piece)
-        child = self._nodes.get(key)
-        if child is None:
-            child = node
-            if node.children or node.refs > (node is mine):  # others use it, or go on from it
-                child = self._nodes[key] = Node(self._made, node, start)
-                self._made += 1
-                node.children += 1
+        page, end = self._page, start + piece[1]
+        child = node
+        if node.children or node.refs > (node is mine):  # others go on from it, or use it
+            child = self._nodes.get((node.number, piece)) or self._child(node, piece)
+            if len(child.pieces) > 1:
+                child = self._cut(child, [piece])
+        if child is node or not child.pieces:
             child.pieces.append(piece)
             child.ends.append(end)
             child.end = end
             child.full = end // page - child.start // page
-        elif len(child.pieces) > 1:
-            child = self._cut(child, [piece])
         want = child.full if end <= written else written // page - child.start // page
         new = want - child.pages
         if new > 0:
             child.pages = want
             self.pages += new
-            if not child.refs:
-                self.evictable += new
+            if child.refs:
+                self.used += new
+        return child
+
+    def _child(self, node: Node, piece: Piece) -> Node:
+        """A new one, to be filled from `piece` on."""
+        child = self._nodes[(node.number, piece)] = Node(self._made, node, node.end)
+        self._made += 1
+        node.children += 1
         return child
 
     def rename(self, node: Node, answer: Piece) -> Node:
@@ -206,6 +210,7 @@ class PrefixTree:
             same = self._cut(same, [answer])
             self.lock(same)
             self.pages -= node.pages
+            self.used -= node.pages
             parent.refs -= 1
             parent.children -= 1
             return same
@@ -258,7 +263,7 @@ class PrefixTree:
         here, unused = node, self._unused
         while not here.refs:  # the root always has one
             here.refs = 1
-            self.evictable -= here.pages
+            self.used += here.pages
             if here in unused:
                 del unused[here]
             here = here.parent
@@ -273,7 +278,7 @@ class PrefixTree:
         while here.refs == 1:
             here.refs = 0
             here.stamp = stamp
-            self.evictable += here.pages
+            self.used -= here.pages
             here = here.parent
         here.refs -= 1
 
@@ -284,9 +289,8 @@ class PrefixTree:
             self.unlock(old)
 
     def evict(self, pages: int) -> None:
-        """Let go of so many pages. There must be as many evictable ones."""
+        """Let go of so many pages. There must be as many that nobody uses."""
         self.pages -= pages
-        self.evictable -= pages
         unused = self._unused
         while pages > 0:
             node = next(iter(unused))

@@ -272,14 +272,14 @@ def test_pages_are_conserved(case: Case) -> None:
             assert used is not None
             assert 0.0 <= used <= 1.0
             tree = memory.tree
-            assert 0 <= tree.evictable <= tree.pages <= memory._limit
+            assert 0 <= tree.used <= tree.pages <= memory._limit
             held = tree._nodes.values()
             assert sum(node.pages for node in held) == tree.pages
-            assert sum(node.pages for node in held if not node.refs) == tree.evictable
+            assert sum(node.pages for node in held if node.refs) == tree.used
         ask(box, call)
     drain(box)
     assert memory._beside == 0
-    assert memory.tree.evictable == memory.tree.pages
+    assert memory.tree.used == 0
 
 
 def test_a_text_that_two_read_at_once_is_kept_once() -> None:
