@@ -1,7 +1,7 @@
-"""Events that differ from an earlier one in their text only, read without parsing the rest.
+"""Events that differ from an earlier one in their text and in numbers only, read without parsing.
 
-Nearly every piece of a stream is one whole event of this kind: the same JSON before the text, an
-end that says nothing new after it. Parsing each would be most of what a stream costs us.
+Nearly every piece of a stream is one whole event of this kind: the same JSON before the text, the
+same after it but for counters and times. Parsing each would be most of what a stream costs us.
 """
 
 from __future__ import annotations
@@ -16,25 +16,38 @@ _CHANNELS: dict[str, Spoken] = {
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
 }
+_NUMBERS = b"0123456789."
+_PROBE = "\N{SYMBOL FOR SUBSTITUTE}"
+"""Put in a text's place, to see where it comes out when the event is parsed."""
+TABLES = ("usage", "timings")
+"""What events may carry beside their text, the latest of which counts."""
 
 
 class Alike:
     """The pattern of one stream: learned from an event that was parsed, then matched."""
 
-    __slots__ = ("_end", "_prefix", "_start", "channel", "last")
+    __slots__ = ("_end", "_prefix", "_shape", "_start", "channel", "last", "tables")
 
     def __init__(self) -> None:
         self._prefix = b""
         self._start = 0
         self._end = b""
-        """The latest end of an event that was found to say nothing new."""
+        """The latest end of an event that was found to be like the pattern's."""
+        self._shape = b""
+        """That end without its numbers."""
         self.channel: Spoken = "content"
+        self.tables: tuple[str, ...] = ()
+        """Which of `TABLES` such events carry."""
         self.last = b""
-        """The latest event (its JSON) that was read this way."""
+        """The latest event (its JSON and framing) that was read this way, until it is dropped."""
 
-    def learn(self, data: bytes, delta: dict[str, Any]) -> None:
-        """Takes an event (its JSON, and the delta in it) as the pattern, whose only news was one
-        text; where the JSON is written in an unusual way, the old pattern stays."""
+    def learn(self, data: bytes, parsed: dict[str, Any]) -> None:
+        """Takes an event (its JSON, and what that says) as the pattern, whose only news was one
+        text; where it is written in an unusual way, the old pattern stays."""
+        choice = parsed["choices"][0]
+        delta = choice["delta"]
+        if b"\n" in data or parsed.get("error") is not None or "text" in choice:
+            return
         for name, channel in _CHANNELS.items():
             text = delta.get(name)
             if isinstance(text, str) and text:
@@ -42,18 +55,26 @@ class Alike:
                 for key in (b'"%b":' % name.encode(), b'"%b": ' % name.encode()):
                     start = data.find(key + written) + len(key) + 1
                     if start > len(key):
-                        self._take_pattern(data, start, len(written) - 2, channel)
+                        self._take_pattern(data, start, len(written) - 2, name, channel)
+                        self.tables = tuple(t for t in TABLES if isinstance(parsed.get(t), dict))
                 return
 
-    def _take_pattern(self, data: bytes, start: int, length: int, channel: Spoken) -> None:
+    def _take_pattern(
+        self, data: bytes, start: int, length: int, name: str, channel: Spoken
+    ) -> None:
+        prefix, end = data[:start], data[start + length :]
+        known = channel == self.channel and prefix == self._prefix[len(b"data: ") :]
+        if not known and not _stands_there(prefix, end, name):
+            return
         self.channel = channel
-        self._prefix = b"data: " + data[:start]
+        self._prefix = b"data: " + prefix
         self._start = len(self._prefix)
-        self._end = data[start + length :] + b"\n\n"
+        self._end = end + b"\n\n"
+        self._shape = self._end.translate(None, _NUMBERS)
 
     def text_of(self, piece: bytes) -> str | None:
         """The text of a piece of a body that is one event like the pattern; None for anything
-        else, and for an empty text. Running counts in the event's end are passed over."""
+        else, and for an empty text. Numbers in the event's end are passed over."""
         prefix = self._prefix
         if not prefix or not piece.startswith(prefix):
             return None
@@ -64,27 +85,29 @@ class Alike:
             return None
         rest = piece[end:]
         if rest != self._end:
-            if not _says_nothing_new(rest):
+            if rest.translate(None, _NUMBERS) != self._shape:
                 return None
             self._end = rest
+        shown = text.decode("utf-8", "replace")
+        if not shown.isprintable():  # line ends and their kin: the parser knows
+            return None
         self.last = piece
-        return text.decode("utf-8", "replace")
+        return shown
 
     @property
     def last_json(self) -> bytes:
         """The latest event that was read this way, without its framing."""
-        return self.last[6:-2]
+        return self.last[len(b"data: ") : -len(b"\n\n")]
 
 
-def _says_nothing_new(rest: bytes) -> bool:
-    """Whether what follows a text closes the delta and the event, and holds no reason to finish,
-    no error, and no second event."""
-    return (
-        rest.startswith(b'"}')
-        and rest.find(b"\n") == len(rest) - 2
-        and rest.endswith(b"}\n\n")
-        and b"\r" not in rest
-        and b'"finish_reason":"' not in rest
-        and b'"finish_reason": "' not in rest
-        and b'"error"' not in rest
-    )
+def _stands_there(prefix: bytes, end: bytes, name: str) -> bool:
+    """Whether what is written between these two is the delta's text, its last field, and nothing
+    else's: not that of another object that looks the same."""
+    probe = _PROBE.encode()
+    if not end.startswith(b'"}') or probe in prefix or probe in end:
+        return False
+    try:
+        read = json.loads(prefix + probe + end)["choices"][0]["delta"][name]
+    except (ValueError, LookupError, TypeError):
+        return False
+    return bool(read == _PROBE)

@@ -31,9 +31,14 @@ OPEN_BODY_GRACE_S = 0.25
 FINISHED_GRACE_S = 2.0
 """How long it may be silent after a finish reason: usage and `[DONE]` may follow, or nothing."""
 
-_END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?(?:\[DONE\]|\{ ?\"error\")|error: ?\{)")
+_ERROR = rb'\{ ?"error" ?: ?(?:\{ ?"|"[^"])'  # null is none
+_MARKS = rb"(?:data: ?(?:\[DONE\]|%b)|error: ?\{)" % _ERROR
+_END_MARK = re.compile(rb"(?:^|[\r\n])" + _MARKS)
+_END_MARK_WITHIN = re.compile(rb"[\r\n]" + _MARKS)
 _FINISH_MARK, _SPACED_FINISH_MARK = b'"finish_reason":"', b'"finish_reason": "'
-_MARK_REACH = max(map(len, (_SPACED_FINISH_MARK, b'\ndata: { "error"')))
+_FINISHED = re.compile(rb'"finish_reason": ?"[^"]')  # some servers send "" before the end
+_MARK_REACH = len(b'\ndata: { "error" : { "')
+"""So much of what came before is looked at again, since any mark may be cut."""
 
 HasToken = Callable[[Exchange], bool]
 
@@ -90,11 +95,14 @@ class Intake:
         await self._ended
 
     def finish(self, how: Ended, problem: str = "", at_ns: int = 0) -> None:
-        """Ends the exchange, once; anything but a complete message closes the connection."""
+        """Ends the exchange, once; anything but a complete message closes the connection. What
+        goes wrong after the stream's own end does not matter any more."""
         if not self.open:
             return
         self.open = False
         exchange = self.exchange
+        if exchange.end_ns and how != "complete":
+            how, problem = "marker", ""
         exchange.ended, exchange.problem = how, problem
         exchange.end_ns = exchange.end_ns or at_ns or monotonic_ns()
         self._timer.cancel()
@@ -162,14 +170,24 @@ class Intake:
         exchange = self.exchange
         if exchange.end_ns:
             return
-        window = self._tail + piece if self._tail else piece
-        if (b"[DONE]" in window or b"error" in window) and _END_MARK.search(window):
+        tail = self._tail
+        window = tail + piece if tail else piece
+        if (b"[DONE]" in window or b"error" in window) and (
+            _END_MARK_WITHIN if tail else _END_MARK
+        ).search(window):
             exchange.end_ns = self.stamp_ns
             self._loop.call_later(OPEN_BODY_GRACE_S, self.finish, "marker")
-        elif not self._finished and (_FINISH_MARK in window or _SPACED_FINISH_MARK in window):
+        elif (
+            not self._finished
+            and (_FINISH_MARK in window or _SPACED_FINISH_MARK in window)
+            and _FINISHED.search(window)
+        ):
             self._finished = True
             self._loop.call_later(FINISHED_GRACE_S, self._close_if_silent)
-        self._tail = b"" if piece.endswith(b"\n\n") else window[-_MARK_REACH:]
+        if piece.endswith(b"\n\n"):
+            self._tail = b""
+        else:  # which begins a line only where a line end stands in it
+            self._tail = (window if tail else b"\n" + window)[-_MARK_REACH:]
 
     def _close_if_silent(self) -> None:
         """The answer has finished; what follows it has come, or will not."""

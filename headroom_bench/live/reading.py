@@ -7,6 +7,7 @@ server's `usage` or `timings`, and only where both are missing are events counte
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +21,9 @@ _LARGEST_EVENT_BYTES = 4 * 2**20
 """A larger one is no event that we know, and parsing it would hold up every other stream."""
 _LOOKED_AT = 65_536
 """Bytes of an answer in which a key is looked for before its start is quoted."""
+_DECODER = json.JSONDecoder(strict=False)
+"""Line ends inside a text are the server's fault, but no doubt about what it said."""
+_STREAM_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 
 Channel = Literal["content", "reasoning", "tool", "silent"]
 """silent: a token that decodes to nothing (yet), told by the server's running count."""
@@ -60,14 +64,13 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
     yield reading
     if not exchange.status:
         return
-    kind = exchange.headers.get("content-type", "")
-    if exchange.status >= 300 or "event-stream" not in kind:
-        _read_plain(reading, exchange, kind)
+    stamped = zip(exchange.stamps_ns, exchange.pieces, strict=True)
+    pieces = unpacked(stamped, exchange.headers.get("content-encoding", ""))
+    if exchange.status >= 300 or not _is_stream(exchange):
+        _read_plain(reading, exchange, b"".join(piece for _, piece in pieces))
         yield reading
         return
     alike = Alike()
-    stamped = zip(exchange.stamps_ns, exchange.pieces, strict=True)
-    pieces = unpacked(stamped, exchange.headers.get("content-encoding", ""))
 
     def take(stamp_ns: int, piece: bytes) -> bool:
         text = alike.text_of(piece)
@@ -84,11 +87,21 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         if told is not None:
             _read_told(reading, told, alike)
         yield reading
-    _count_last(reading, alike)
+    _catch_up(reading, alike)
+
+
+def _is_stream(exchange: Exchange) -> bool:
+    """Whether the body is one of events: it says so, or it says no other and looks like one."""
+    kind = exchange.headers.get("content-type", "").lower()
+    if "event-stream" in kind:
+        return True
+    told_other = kind and not kind.startswith(("text/plain", "application/octet-stream"))
+    return not told_other and _STREAM_START.match(b"".join(exchange.pieces[:16])) is not None
 
 
 def _read_told(reading: Reading, told: StreamEvent, alike: Alike) -> None:
     stamp_ns, name, data = told
+    data = data.strip()
     if data == b"[DONE]":
         reading.done_mark = True
         return
@@ -96,9 +109,9 @@ def _read_told(reading: Reading, told: StreamEvent, alike: Alike) -> None:
         return
     reading.events += 1
     tokens = len(reading.token_events)
-    delta = _read_event(reading, stamp_ns, name, data, alike)
-    if delta is not None and len(reading.token_events) == tokens + 1:
-        alike.learn(data, delta)
+    parsed = _read_event(reading, stamp_ns, name, data, alike)
+    if parsed is not None and len(reading.token_events) == tokens + 1:
+        alike.learn(data, parsed)
 
 
 def has_token(exchange: Exchange) -> bool:
@@ -106,22 +119,32 @@ def has_token(exchange: Exchange) -> bool:
     return any(reading.token_events for reading in read_stream(exchange))
 
 
-def _count_last(reading: Reading, alike: Alike) -> None:
-    """Looks up the running count of the last token event, where it was not parsed."""
-    if reading.token_counts and reading.token_counts[-1] is None and alike.last:
-        parsed = _json(alike.last_json)
-        if isinstance(parsed, dict):
-            reading.token_counts[-1] = _generated_so_far(parsed)
+def _catch_up(reading: Reading, alike: Alike) -> None:
+    """Takes from the latest event that was read without parsing what there is beside its text."""
+    parsed = _json(alike.last_json) if alike.last else None
+    alike.last = b""
+    if isinstance(parsed, dict):
+        reading.token_counts[-1] = _generated_so_far(parsed)
+        _read_tables(reading, parsed)
 
 
-def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:
+def _read_tables(reading: Reading, parsed: dict[str, Any]) -> None:
+    if isinstance(parsed.get("usage"), dict):
+        reading.usage = parsed["usage"]
+    if isinstance(parsed.get("timings"), dict):
+        reading.timings = parsed["timings"]
+    if isinstance(parsed.get("model"), str):
+        reading.model = parsed["model"]
+
+
+def _read_plain(reading: Reading, exchange: Exchange, body: bytes) -> None:
     """A body that is not a stream: an error object, or something we did not ask for."""
-    body = exchange.body
     parsed = _json(body)
     if isinstance(parsed, dict) and _read_error(reading, parsed):
         return
     start = shortened(body[:_LOOKED_AT].decode("utf-8", "replace"), 120).strip()
     if exchange.status < 300:
+        kind = exchange.headers.get("content-type", "")
         reading.nonsense = f"{kind or 'no content type'} instead of an event stream: {start!r}"
     else:
         reading.error = start or f"HTTP status {exchange.status}"
@@ -130,7 +153,7 @@ def _read_plain(reading: Reading, exchange: Exchange, kind: str) -> None:
 def _read_event(
     reading: Reading, stamp_ns: int, name: str, data: bytes, alike: Alike
 ) -> dict[str, Any] | None:
-    """Adds what an event says; returns its delta, where it has one alone."""
+    """Adds what an event says; returns it, where it has one choice with a delta alone."""
     parsed = _json(data)
     if not isinstance(parsed, dict):
         if reading.nonsense is None:
@@ -143,30 +166,31 @@ def _read_event(
     if name == "error":
         reading.error = str(parsed.get("message", parsed))
         return None
-    if isinstance(parsed.get("usage"), dict):
-        reading.usage = parsed["usage"]
-    if isinstance(parsed.get("timings"), dict):
-        reading.timings = parsed["timings"]
-    if isinstance(parsed.get("model"), str):
-        reading.model = parsed["model"]
     choices = parsed.get("choices")
     choices = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+    before = len(reading.token_events)
     for choice in choices:
         _read_choice(reading, stamp_ns, choice)
+    if alike.last and (
+        len(reading.token_events) == before
+        or not all(isinstance(parsed.get(table), dict) for table in alike.tables)
+    ):
+        _catch_up(reading, alike)
+    alike.last = b""  # what follows counts from here
+    _read_tables(reading, parsed)
     told = _generated_so_far(parsed)
     if choices and told is not None and not reading.finish_reason:
-        _note_silent(reading, stamp_ns, told, alike)
+        _note_silent(reading, stamp_ns, told)
     new = len(reading.token_events) - len(reading.token_counts)
     reading.token_counts += [told] * new
-    delta = choices[0].get("delta") if len(choices) == 1 else None
-    return delta if isinstance(delta, dict) and not name else None
+    whole = len(choices) == 1 == len(parsed["choices"])
+    return parsed if whole and isinstance(choices[0].get("delta"), dict) and not name else None
 
 
-def _note_silent(reading: Reading, stamp_ns: int, told: int, alike: Alike) -> None:
+def _note_silent(reading: Reading, stamp_ns: int, told: int) -> None:
     """A count that rose while no text came: the token decodes to nothing, but it has come."""
     if len(reading.token_events) > len(reading.token_counts):
         return
-    _count_last(reading, alike)
     known = reading.token_counts[-1] if reading.token_counts else 0
     if known is not None and told > known:
         reading.token_events.append((stamp_ns, "silent"))
@@ -218,7 +242,7 @@ def _json(data: bytes) -> Any:
     if len(data) > _LARGEST_EVENT_BYTES:
         return None
     try:
-        return json.loads(data)
+        return _DECODER.decode(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
 

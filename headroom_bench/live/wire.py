@@ -51,12 +51,18 @@ class _HttpIntake(Intake):
     on_complete: Callable[[bool], None]
     """Called with whether the connection may be used again."""
 
+    def on_message_begin(self) -> None:
+        if not self.open:  # a second answer to one request: whose is it?
+            self._hang_up()
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.exchange.headers_ns:  # a trailer, or another answer's
+            return
         self.exchange.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self.parser.get_status_code()
-        if status >= 200:
+        if status >= 200 and self.open:
             self.exchange.headers_ns, self.exchange.status = self.stamp_ns, status
 
     def on_chunk_header(self) -> None:
@@ -141,6 +147,9 @@ class _Connection(asyncio.Protocol):
                 intake.between_chunks = False
         except httptools.HttpParserError as why:
             intake.finish("not_http", str(why), intake.stamp_ns)
+            self.abort()  # also where the answer was whole before the nonsense
+        except httptools.HttpParserUpgrade:
+            intake.finish("not_http", "switched to a protocol that nobody asked for")
 
     def eof_received(self) -> bool:
         return False
