@@ -130,7 +130,7 @@ KvUnified = Annotated[
 
 Thinking = Annotated[
     bool,
-    typer.Option("--thinking", help="Models that may reason before they answer do (simulated)."),
+    typer.Option("--thinking", help="Models that may reason before they answer do."),
 ]
 
 
@@ -176,7 +176,12 @@ def resolve_target(
     target = with_access(load_target(name), headers, extra_body, ca_file, insecure, proxy)
     if model is not None:
         server["model"] = model if target.embedded_mock else target.server.model
-    return with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
+    chosen = with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
+    if ctx is not None or chosen.server.runtime == target.server.runtime:
+        return chosen
+    from headroom_bench.experiments.whatif import with_same_sequence
+
+    return replace(chosen, server=with_same_sequence(target.server, chosen.server))
 
 
 def with_access(

@@ -73,6 +73,7 @@ def redline(
         float, typer.Option("--time-scale", help="--live on the mock only: so many times faster.")
     ] = 1.0,
     out: flags.Out = Path("results"),
+    prompts: flags.PromptsOption = "distinct",
     thinking: flags.Thinking = False,
     model: flags.Model = None,
     dialect: flags.Dialect = None,
@@ -103,7 +104,9 @@ def redline(
     )  # fmt: skip
     options = RedlineOptions(
         target=chosen,
-        crowd=_crowd(crowd, persona, without or [], seed),
+        crowd=_crowd(crowd, persona, without or [], seed).with_prompts(
+            flags.resolve_prompts(prompts)
+        ),
         duration_s=parse_duration_s(duration or (_LIVE_DURATION if live else "30m"), "--duration"),
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
@@ -115,7 +118,10 @@ def redline(
         raise UserError("--warmup leaves nothing of --duration")
     if over:
         return _grid(options, over, csv, as_json)
-    document = _live(options, out, time_scale) if live else _simulated(options, vs or [])
+    if live:
+        document = _live(options, out, time_scale, flags.prompts_source(prompts))
+    else:
+        document = _simulated(options, vs or [])
     _show(document, as_json)
     return 0
 
@@ -150,7 +156,9 @@ def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:
     return document
 
 
-def _live(options: RedlineOptions, out: Path, time_scale: float) -> dict[str, Any]:
+def _live(
+    options: RedlineOptions, out: Path, time_scale: float, prompts_from: str
+) -> dict[str, Any]:
     from rich.console import Console
 
     from headroom_bench.experiments.redline_live import live_redline
@@ -165,6 +173,8 @@ def _live(options: RedlineOptions, out: Path, time_scale: float) -> dict[str, An
         crowd=options.crowd,
         out=out,
         duration_s=options.duration_s,
+        thinking=options.thinking,
+        prompts_from=prompts_from,
         time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
     )
 

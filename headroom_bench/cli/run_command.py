@@ -55,6 +55,7 @@ def run(
         bool, typer.Option("--force-lengths", help="Make the server write every answer in full.")
     ] = False,
     prompts: flags.PromptsOption = "distinct",
+    thinking: flags.Thinking = False,
     time_scale: Annotated[
         float, typer.Option("--time-scale", help="Mock only: so many times faster than life.")
     ] = 1.0,
@@ -127,6 +128,7 @@ def run(
         prometheus=flags.resolve_address(prometheus) if prometheus else None,
         max_rps=flags.positive(max_rps, "--max-rps"),
         force_lengths=force_lengths,
+        thinking=thinking,
         time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
         timeouts=flags.resolve_timeouts(
             connect_timeout, headers_timeout, first_token_timeout, silence_timeout, request_timeout

@@ -34,6 +34,7 @@ def simulate(
     kv_v: flags.KvV = None,
     ubatch: flags.Ubatch = None,
     kv_unified: flags.KvUnified = None,
+    prompts: flags.PromptsOption = "distinct",
     thinking: flags.Thinking = False,
     as_json: flags.Json = False,
 ) -> int:
@@ -49,9 +50,10 @@ def simulate(
         slots=slots, ctx=ctx, kv_k=kv_k, kv_v=kv_v, ubatch=ubatch, kv_unified=kv_unified,
     )  # fmt: skip
     duration_s, max_requests = flags.resolve_length(duration, requests)
+    who = flags.resolve_crowd(crowd, persona, users, prompt_tokens, output_tokens, think, seed)
     options = SimulateOptions(
         target=chosen,
-        crowd=flags.resolve_crowd(crowd, persona, users, prompt_tokens, output_tokens, think, seed),
+        crowd=who.with_prompts(flags.resolve_prompts(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,

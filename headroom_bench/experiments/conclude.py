@@ -22,6 +22,7 @@ from headroom_bench.experiments.run_state import (
     one_way_s,
     server_told,
 )
+from headroom_bench.experiments.thinking import cut_in_thought
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
@@ -82,6 +83,7 @@ def conclude(state: RunState) -> RunOutcome:
             *_complaints(records),
             *_left_nothing(state),
             *prompt_notes(state.options.crowd, records),
+            *cut_in_thought(records),
         ],
     )
     status = "interrupted" if state.interrupt.happened else "complete"

@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from headroom_bench.experiments.run_state import (
     server_told,
 )
 from headroom_bench.experiments.serving import check_access, serving
+from headroom_bench.experiments.thinking import with_thinking_of
 from headroom_bench.live.access import Access, access_to
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import can_force_length
@@ -246,6 +248,10 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
         template = await template_of(tokenizer)
     finally:
         await control.close()
+    if not options.target.embedded_mock:  # which answers at once
+        named = options.target.server.model or model
+        thinking = with_thinking_of(options.crowd, named, options.thinking)
+        state.options = options = replace(options, crowd=thinking)
     state.earlier.check_model(facts.model)
     for note in facts.notes:
         state.warn(note)

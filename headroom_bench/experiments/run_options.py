@@ -32,6 +32,8 @@ class RunOptions:
     prometheus: tuple[str, int] | None = None
     max_rps: float | None = None
     force_lengths: bool = False
+    thinking: bool = False
+    """The model may think first, and does; one that always does needs no word."""
     time_scale: float = 1.0
     timeouts: Timeouts = field(default_factory=Timeouts)
     drain_s: float = 120.0
@@ -41,8 +43,8 @@ class RunOptions:
 
 
 _PLAIN = (
-    "duration_s", "max_requests", "warmup_s", "journal", "max_rps", "force_lengths", "time_scale",
-    "timeouts", "drain_s", "prompts_from",
+    "duration_s", "max_requests", "warmup_s", "journal", "max_rps", "force_lengths", "thinking",
+    "time_scale", "timeouts", "drain_s", "prompts_from",
 )  # fmt: skip
 """What stands in a manifest under its own name."""
 

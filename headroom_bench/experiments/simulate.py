@@ -60,7 +60,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
     folder.write_rows("requests.jsonl", outcome.records)
     folder.write_token_times(token_times.items())
     ended_s = max((record.end_s or 0.0 for record in outcome.records), default=0.0)
-    head = {
+    head: dict[str, Any] = {
         "run_id": folder.run_id,
         "target": target.name,
         "crowd": crowd.name,
@@ -69,6 +69,9 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         "world": "predicted",
         "status": "complete",
     }
+    prompts = _prompts(crowd)
+    if crowd.prompts.kind != "distinct":
+        head["prompts"] = prompts
     harness = {"lag_p99_ms": None, "cpu_share": None, "valid": True}
     summary = build_summary(
         head,
@@ -101,7 +104,17 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
                 "duration_s": options.duration_s,
                 "max_requests": options.max_requests,
                 "warmup_s": options.warmup_s,
+                "prompts": prompts,
             },
         }
     )
     return folder.path, summary
+
+
+def _prompts(crowd: Crowd) -> dict[str, Any]:
+    """What prompts were made of, as a run tells it."""
+    prompts = crowd.prompts
+    row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}
+    if prompts.filler:
+        return {**row, "lengths": "exact"}
+    return {**row, "lengths": "recorded", "sessions": len(prompts.sessions)}

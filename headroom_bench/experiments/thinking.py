@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headroom_bench.crowd.crowd import Crowd, Group
 from headroom_bench.crowd.draws import Distribution
 from headroom_bench.crowd.persona import Difficulty, Persona
+from headroom_bench.errors import UserError
+from headroom_bench.records import RequestRecord
 
 if TYPE_CHECKING:
     from headroom_bench.catalog import Model
@@ -22,6 +25,10 @@ _COLUMNS: dict[Difficulty, str] = {
 """Columns of the catalogue's `hidden_tokens_measured` (LRMTokenEconomy, July to August 2025)."""
 USUAL_SPREAD = 2.0
 """p90 / p50 where only the median was measured: estimated. Logic puzzles have 3 to 5."""
+_FILE_ENDING = re.compile(
+    r"([-.](UD-)?(I?Q\d\w*|MXFP4\w*|NVFP4|BF16|F16|F32))?(-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
+)
+"""What a GGUF file's name has behind its model's: format, part of parts, ending."""
 _MOST = 4.0
 """Longest thought as a multiple of the 90th percentile: estimated."""
 
@@ -36,6 +43,30 @@ def with_thinking(crowd: Crowd, model: Model, optional: bool = False) -> Crowd:
         return crowd
     groups = tuple(Group(_thinking(g.persona, model), g.count) for g in crowd.groups)
     return replace(crowd, groups=groups)
+
+
+def with_thinking_of(crowd: Crowd, name: str | None, optional: bool = False) -> Crowd:
+    """The same for a model of which only the name is known, as servers tell it (a file's, say); the
+    crowd as it is where the catalogue does not know it."""
+    from headroom_bench.catalog.models import find_model
+
+    try:
+        model = find_model(_FILE_ENDING.sub("", name.rpartition("/")[2])) if name else None
+    except UserError:
+        model = None
+    return crowd if model is None else with_thinking(crowd, model, optional)
+
+
+def cut_in_thought(records: Iterable[RequestRecord]) -> list[str]:
+    """A warning where answers reached their length before the model had thought to the end."""
+    good = [record for record in records if record.ok and record.reasoning_tokens]
+    cut = [r for r in good if r.finish_reason == "length" and not r.visible_tokens]
+    if not cut:
+        return []
+    return [
+        f"{len(cut)} of {len(good)} answers of a model that thinks first were cut before its "
+        "thought had ended, so nothing of them could be shown: give the persona more `reasoning`"
+    ]
 
 
 def reasons(model: Model, optional: bool = False) -> bool:

@@ -67,26 +67,30 @@ def changed(target: Target, change: Change) -> Target:
         fields["slots"] = _slots(change["slots"])
     if "ctx" in change:
         fields["ctx"] = parse_size(change["ctx"], "ctx")
-    elif "runtime" in change:
-        fields["ctx"] = _same_sequence(server, change["runtime"])
     _check_names(fields)
-    return dataclasses.replace(target, server=dataclasses.replace(server, **fields))
+    after = dataclasses.replace(server, **fields)
+    if "ctx" not in change:
+        after = with_same_sequence(server, after)
+    return dataclasses.replace(target, server=after)
 
 
-def _same_sequence(server: ServerSpec, runtime: str) -> int | None:
-    """The setting with which another runtime gives each sequence the same context: slots divide
-    `-c` among them, without slots it is one sequence's own."""
-    if server.ctx is None:
-        return None
-    was, now = (_divides(name, server) for name in (server.runtime or DEFAULT_RUNTIME, runtime))
-    slots = server.slots or DEFAULT_SLOTS
-    return server.ctx // slots if was and not now else server.ctx * (slots if now > was else 1)
+def with_same_sequence(before: ServerSpec, after: ServerSpec) -> ServerSpec:
+    """Where the runtime is another one: `after` with the setting that gives each sequence as much
+    context as it had. Slots divide `-c` among them; without slots it is one sequence's own.
+
+    Raises `UserError`: an unknown runtime.
+    """
+    if before.ctx is None or before.runtime == after.runtime:
+        return after
+    each = before.ctx // _sharers(before)
+    return dataclasses.replace(after, ctx=each * _sharers(after))
 
 
-def _divides(runtime: str, server: ServerSpec) -> bool:
-    """Whether the context is divided among slots."""
-    design = find_runtime(runtime).design
-    return design not in ("paged", "dynamic_batch") and not server.kv_unified
+def _sharers(server: ServerSpec) -> int:
+    """Among how many sequences the server divides its context."""
+    design = find_runtime(server.runtime or DEFAULT_RUNTIME).design
+    divides = design not in ("paged", "dynamic_batch") and not server.kv_unified
+    return (server.slots or DEFAULT_SLOTS) if divides else 1
 
 
 def _slots(text: str) -> int:

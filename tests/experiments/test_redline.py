@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from headroom_bench.catalog import find_model
 from headroom_bench.crowd.crowd import Crowd, Group, crowd_of, load_crowd
 from headroom_bench.crowd.draws import Distribution
 from headroom_bench.crowd.persona import Persona, load_persona
@@ -22,7 +21,7 @@ from headroom_bench.experiments.redline import (
     search,
     simulated_probe,
 )
-from headroom_bench.experiments.thinking import reasons, thinking_tokens, with_thinking
+from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.judge.verdict import Load, judge
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import spread
@@ -222,24 +221,3 @@ def test_a_crowd_without_targets_has_no_redline() -> None:
 def test_too_few_people_allowed() -> None:
     with pytest.raises(UserError, match="--most 4 cannot hold one of each of 5 groups"):
         found(target(), load_crowd("household"), most=4)
-
-
-# --- thinking -----------------------------------------------------------------------------------
-
-
-def test_models_think_as_long_as_was_measured() -> None:
-    oss = find_model("gpt-oss-120b")
-    assert thinking_tokens(oss, "trivial").typical == pytest.approx(46)
-    assert thinking_tokens(oss, "knowledge").typical == pytest.approx(53)
-    assert thinking_tokens(oss, "logic").draw(0.9) == pytest.approx(1567)
-    assert thinking_tokens(find_model("QwQ 32B"), "knowledge").typical > 200, "as others do"
-
-
-def test_who_thinks() -> None:
-    assert reasons(find_model("gpt-oss-120b"))
-    assert not reasons(find_model("Qwen3 8B"))
-    assert reasons(find_model("Qwen3 8B"), optional=True)
-    assert not reasons(find_model("Llama 3.1 8B"), optional=True)
-    chat = replace(load_persona("chat-reader"), reasoning=Distribution.fixed(7))
-    kept = with_thinking(alone(chat), find_model("gpt-oss-120b"))
-    assert kept.personas()["chat-reader"].reasoning == Distribution.fixed(7)

@@ -1,0 +1,91 @@
+"""`headroom-bench simulate` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headroom_bench.cli.app import run_app
+
+QUICK = ["simulate", "--duration", "5m"]
+
+
+def answer(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[Any, list[Any]]:
+    """The summary, and the rows on disk."""
+    assert run_app([*QUICK, *words, "--json", "--out", str(out)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    rows = (out / summary["run_id"] / "requests.jsonl").read_text().splitlines()
+    return summary, [json.loads(row) for row in rows]
+
+
+def test_identical_prompts_are_cached_but_for_the_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--users", "3", "--prompt-tokens", "500", "--output-tokens", "20", "--think", "5s")
+    shares = {}
+    for kind in ("distinct", "identical", "shared-prefix"):
+        summary, rows = answer(capsys, tmp_path, *words, "--prompts", kind)
+        assert {row["prompt_tokens"] for row in rows} == {500}
+        shares[kind] = summary["by_persona"]["probe"]["cached_share"]
+    assert shares["distinct"] == 0
+    assert 0.3 < shares["shared-prefix"] <= 0.5
+    assert shares["identical"] > 0.95
+
+
+def test_recorded_sessions_are_lived(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = [
+        {"role": "user", "content": "What is a redline? " * 40},
+        {"role": "assistant", "content": "The most that still goes well."},
+        {"role": "user", "content": "And then?"},
+        {"role": "assistant", "content": "It does not."},
+    ]
+    path = tmp_path / "sessions.jsonl"
+    path.write_text(json.dumps({"messages": said}) + "\n")
+    words = ("--persona", "chat-reader:1", "--prompts", f"file:{path}")
+    summary, rows = answer(capsys, tmp_path / "out", *words)
+    talk = [row for row in rows if row["conversation_id"] == rows[0]["conversation_id"]]
+    assert len(talk) == 2, "its turns, not the persona's"
+    assert talk[0]["prompt_tokens"] > 100
+    assert talk[1]["cached_tokens"] > 100
+    assert summary["prompts"] == {
+        "kind": "file", "filler": False, "lengths": "recorded", "sessions": 1,
+    }  # fmt: skip
+
+
+def test_another_runtime_keeps_the_context_of_a_sequence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The mock has 16 slots of 8,192 tokens; vLLM's setting is a sequence's own."""
+    words = ("--users", "1", "--prompt-tokens", "9000", "--output-tokens", "8", "--quant", "FP8")
+    for flags, ok in (
+        ((), False),
+        (("--runtime", "vllm"), False),
+        (("--runtime", "vllm", "--ctx", "16k"), True),
+    ):
+        _, rows = answer(capsys, tmp_path, *words, *flags)
+        assert {row["ok"] for row in rows} == {ok}
+
+
+def test_people_who_never_came_to_ask_are_people(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A voice command comes every ten minutes or so: in five not everybody gives one."""
+    summary, rows = answer(capsys, tmp_path, "--persona", "voice-command:20")
+    assert len({row["user"] for row in rows}) < 20
+    assert summary["by_persona"]["voice-command"]["users"] == 20
+
+
+def test_a_crowd_that_is_too_much_tells_what_broke_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--persona", "chat-reader:60", "--slots", "2", "--ctx", "32k")
+    summary, _ = answer(capsys, tmp_path, *words, "--duration", "20m")
+    broke = summary["broke"]
+    assert (broke["persona"], broke["limit"]) == ("chat-reader", "slots")
+    assert summary["by_persona"]["chat-reader"]["queue_s"]["mean"] > 1
+    assert summary["totals"]["all_slots_share"] > 0.5
+    assert run_app([*QUICK, *words, "--out", str(tmp_path)]) == 0
+    assert "chat-reader first, by slots" in " ".join(capsys.readouterr().out.split())
