@@ -51,6 +51,7 @@ SLOW = ("speculation", "stepped")
 """Their cost grows with tokens: a tenth of the requests will do."""
 
 PASSES = np.arange(10_000.0)
+SYSTEM = Segment("system", "system", "prose", "shared", 400)
 
 
 class LinearPricer:
@@ -80,7 +81,7 @@ class Person:
 
     def ask(self) -> BoxRequest:
         if self.asked % TURNS == 0:
-            self.said = [Segment("system", "system", "prose", "shared", 400)]
+            self.said = [SYSTEM]
         key = f"{self.index}/{self.asked}"
         self.asked += 1
         asked = 20 + int(280 * self.rng.random())
@@ -107,12 +108,12 @@ def serve(design: BoxDesign, requests: int, leap: bool) -> tuple[float, Box]:
             at, index = heapq.heappop(asks)
             box.submit(people[index].ask(), at)
             continue
-        for event in box.advance(event_at):
-            if event.kind in ("finished", "rejected"):
+        for kind, id_, at, _, _ in box.advance(event_at):
+            if kind in ("finished", "rejected"):
                 served += 1
-                index = int(event.id.partition("/")[0])
-                heapq.heappush(asks, (event.at + rng.uniform(1.0, 20.0), index))
-                box.forget(event.id)
+                read_s = 1.0 + 19.0 * rng.random()
+                heapq.heappush(asks, (at + read_s, int(id_.partition("/")[0])))
+                box.forget(id_)
     return time.process_time() - began, box
 
 

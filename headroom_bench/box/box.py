@@ -98,7 +98,8 @@ class Box:
         Raises ValueError where `at` is before the time advanced to, the id is still known, the
         prompt is empty or `max_tokens` negative.
         """
-        self._check_time(at)
+        if not at >= self._now:
+            self._check_time(at)
         if request.id in self._live or request.id in self._over:
             raise ValueError(f"request {request.id!r} is known already")
         prompt_tokens = total_tokens(request.segments)
@@ -148,8 +149,9 @@ class Box:
         call_at = self._calls[0].at
         if turn is not None and call_at > turn:
             return turn
-        heard = self._boundary_at(call_at)
-        return heard if turn is None else min(turn, heard)
+        if call_at <= self._at:
+            return self._at
+        return call_at if turn is None else self._plan.boundary_at(call_at)
 
     def advance(self, to: float) -> list[Event]:
         """Everything that happens up to and including `to`, in order.
@@ -301,17 +303,17 @@ class Box:
 
     def _leave(self, task: Task, *, keep: bool = True) -> None:
         """`task` is in the batch no more, and its place is free."""
-        self._memory.settle()
-        self._decoders.rewind()
-        if task.order in self._decoders.tasks:
-            self._decoders.remove(task)
+        memory, decoders = self._memory, self._decoders
+        memory.settle()
+        if task.order in decoders.tasks:
+            decoders.remove(task)
             generated = len(task.times)
             written = task.prompt_tokens + generated - 1
         else:
             self._reading.remove(task)
             generated, written = len(task.times), task.held
         self._running -= 1
-        self._memory.release(task, generated, written, keep=keep)
+        memory.release(task, generated, written, keep=keep)
         self._refused = False
 
     def _close(self, task: Task, outcome: Outcome) -> None:
@@ -439,12 +441,6 @@ class Box:
             generated=generated,
             held_tokens=task.prompt_tokens + generated - 1 if decodes else task.held,
         )
-
-    def _boundary_at(self, at: float) -> float:
-        """Where a call made at `at` takes effect."""
-        if at <= self._at:
-            return self._at
-        return self._plan.boundary_at(at) if self._running else at
 
 
 def _decoding(pricer: Pricer, design: BoxDesign) -> Decoding:

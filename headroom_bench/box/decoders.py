@@ -28,7 +28,6 @@ class Decoders:
     """Who decodes, when each will finish, and when each context outgrows the window."""
 
     __slots__ = (
-        "_crossed",
         "_crossings",
         "_finishes",
         "_growing",
@@ -40,6 +39,7 @@ class Decoders:
         "_shifts",
         "_timeline",
         "_window",
+        "ahead",
         "beat",
         "lockstep",
         "next_finish",
@@ -68,7 +68,8 @@ class Decoders:
         self._growing_shifts = 0
         self._finishes: list[_Entry] = []
         self._crossings: list[_Entry] = []
-        self._crossed: list[_Entry] = []  # popped by `steady_until`, perhaps to be put back
+        self.ahead: list[_Entry] = []
+        """Crossings that `steady_until` took, perhaps to be put back by `rewind`."""
         self._routes: dict[tuple[int, tuple[Segment, ...]], int] = {}
         self._timeline = Timeline()
 
@@ -85,7 +86,10 @@ class Decoders:
         self.tasks[order] = task
         if last < self.next_finish:
             self.next_finish = last
-        self._count(shift, 1)
+        quotient, rest = divmod(shift, self._page_tokens)
+        self._residues[rest] += 1
+        self._quotients += quotient
+        self._shifts += shift
         heappush(self._finishes, (last, order, task))
         if task.request.greedy:
             self._route(task, 1)
@@ -99,23 +103,28 @@ class Decoders:
             heappush(self._crossings, (crossing, order, task))
 
     def remove(self, task: Task) -> None:
-        """`task` decodes no more. `rewind` first, unless this is the last beat looked at.
+        """`task` decodes no more, and nothing is looked at ahead.
 
         Heap entries stay until they come up, for to find them would cost O(n).
         """
-        tasks, since, beat = self.tasks, task.since, self.beat
+        if self.ahead:
+            self.rewind()
+        tasks, since, beat, shift = self.tasks, task.since, self.beat, task.shift
         del tasks[task.order]
         task.times.extend(self._timeline.run(since + 1, beat - since))
         task.since = -1
         if task.last_beat == self.next_finish:
             self.next_finish = self._first_finish()
-        self._count(task.shift, -1)
+        quotient, rest = divmod(shift, self._page_tokens)
+        self._residues[rest] -= 1
+        self._quotients -= quotient
+        self._shifts -= shift
         if task.request.greedy:
             self._route(task, -1)
         if task.growing:
             task.growing = False
             self._growing -= 1
-            self._growing_shifts -= task.shift
+            self._growing_shifts -= shift
         for oldest in tasks.values():
             beat = oldest.since
             break
@@ -170,7 +179,7 @@ class Decoders:
                 continue
             if crossing > beat:
                 return min(crossing - 1, self.next_finish)
-            self._crossed.append(heappop(crossings))
+            self.ahead.append(heappop(crossings))
             task.growing = False
             self._growing -= 1
             self._growing_shifts -= task.shift
@@ -178,16 +187,14 @@ class Decoders:
 
     def rewind(self) -> None:
         """Look no further ahead than the next beat: undo the crossings after it."""
-        if not self._crossed:
-            return
-        for entry in self._crossed:
+        for entry in self.ahead:
             if entry[0] > self.beat + 1:
                 task = entry[2]
                 heappush(self._crossings, entry)
                 task.growing = True
                 self._growing += 1
                 self._growing_shifts += task.shift
-        self._crossed.clear()
+        self.ahead.clear()
 
     def _first_finish(self) -> int:
         """The heap's first beat in which anybody will finish, `NEVER` without one."""
@@ -223,12 +230,9 @@ class Decoders:
         """Their tokens in memory, summed."""
         return len(self.tasks) * (self.beat + 1) + self._shifts
 
-    def pages_now(self) -> int:
-        """The pages that these fill, each sequence its own."""
-        return self.pages_after(self.beat)
-
     def pages_after(self, beat: int) -> int:
-        """The same once `beat` is over: the sum of ceil((beat + 1 + shift) / page)."""
+        """The pages that they fill once `beat` is over, each sequence its own: the sum of
+        ceil((beat + 1 + shift) / page)."""
         page, residues = self._page_tokens, self._residues
         whole, rest = divmod(beat + 1, page)
         pages = len(self.tasks) * (whole + 1) + self._quotients
@@ -240,12 +244,6 @@ class Decoders:
         """No fewer than `pages_after(beat)`, and quicker to tell."""
         count, page = len(self.tasks), self._page_tokens
         return (count * (beat + page) + self._shifts) // page
-
-    def _count(self, shift: int, sign: int) -> None:
-        quotient, rest = divmod(shift, self._page_tokens)
-        self._residues[rest] += sign
-        self._quotients += sign * quotient
-        self._shifts += sign * shift
 
     def _route(self, task: Task, sign: int) -> None:
         key = (task.shift, task.segments)

@@ -19,6 +19,8 @@ class Drafters:
     __slots__ = ("_gains", "_page_tokens", "_speculation", "_window", "beat", "tasks")
 
     steady = False
+    ahead = False
+    """Nothing is looked at ahead."""
     next_finish = 0
     """Not known beforehand: it may be any beat."""
 
@@ -84,7 +86,7 @@ class Drafters:
         return beat
 
     def rewind(self) -> None:
-        """Nothing is looked at ahead."""
+        """Never needed."""
 
     # --- sums ---------------------------------------------------------------------------------
 
@@ -123,12 +125,11 @@ class Drafters:
     def kv_now(self) -> int:
         return sum(map(_context, self.tasks.values()))
 
-    def pages_now(self) -> int:
-        return sum(-(-_context(task) // self._page_tokens) for task in self.tasks.values())
-
-    def pages_after(self, beat: int) -> int:  # noqa: ARG002
-        """Pages once the next pass has written what it verifies."""
+    def pages_after(self, beat: int) -> int:
+        """Pages now, or once the next pass has written what it verifies."""
         page = self._page_tokens
+        if beat == self.beat:
+            return sum(-(-_context(task) // page) for task in self.tasks.values())
         return sum(
             -(-(_context(task) + 1 + self._drafted(task)) // page) for task in self.tasks.values()
         )

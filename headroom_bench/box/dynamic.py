@@ -19,7 +19,7 @@ from headroom_bench.segments import Segment
 class DynamicMemory:
     """Caches that come and go. Implements `Memory`."""
 
-    __slots__ = ("_caches", "_design", "_number", "_seats", "_pool")
+    __slots__ = ("_caches", "_design", "_number", "_pool", "_seats")
 
     def __init__(self, design: BoxDesign, decoders: Decoding) -> None:
         self._design = design

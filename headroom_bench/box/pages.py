@@ -134,7 +134,8 @@ class PagedMemory:
         """Pages that running sequences hold beside the tree."""
         if self._design.reserve_answer:
             return self._beside
-        return self._beside + self._decoders.pages_now()
+        decoders = self._decoders
+        return self._beside + decoders.pages_after(decoders.beat)
 
     def _settle(self) -> int:
         """Settle. The pages that running sequences hold beside the tree."""
@@ -176,7 +177,9 @@ class PagedMemory:
             node = tree.extend(node, piece, written, old)
         if generated and depth <= len(path):
             node = tree.extend(node, answer, written, old)
-        tree.move(old, node)
+        if node is not old:
+            tree.lock(node)
+            tree.unlock(old)
         task.node = task.base = node
         task.depth = len(path) + (generated > 0)
         pages = written // self._page

@@ -96,7 +96,8 @@ class Plan:
         decoders = self._decoders
         self.blocks.clear()
         self.taken = 0
-        decoders.rewind()
+        if decoders.ahead:
+            decoders.rewind()
         self._beat = decoders.beat + 1
         self._at, self._turns = at, False
         self._size = FIRST_LEAP

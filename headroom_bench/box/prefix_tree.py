@@ -282,12 +282,6 @@ class PrefixTree:
             here = here.parent
         here.refs -= 1
 
-    def move(self, old: Node, node: Node) -> None:
-        """A running sequence that used the path down to `old` uses that down to `node`."""
-        if node is not old:
-            self.lock(node)
-            self.unlock(old)
-
     def evict(self, pages: int) -> None:
         """Let go of so many pages. There must be as many that nobody uses."""
         self.pages -= pages

@@ -7,6 +7,7 @@ nothing is written per token, and a run is copied only when a request ends.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 TRIM_PASSES = 4096
 """Forget old passes in lots of at least this many, so that the shift costs little for each."""
@@ -15,18 +16,16 @@ TRIM_PASSES = 4096
 class Timeline:
     """End times in seconds of the passes from number `_first` on."""
 
-    __slots__ = ("_ends", "_first")
+    __slots__ = ("_ends", "_first", "append")
 
     def __init__(self) -> None:
         self._first = 1
         self._ends = array("d")
+        self.append: Callable[[array[float]], None] = self._ends.extend
+        """Takes the next passes' end times."""
 
     def __len__(self) -> int:
         return len(self._ends)
-
-    def append(self, ends: array[float]) -> None:
-        """The next passes' end times."""
-        self._ends.extend(ends)
 
     def run(self, first_pass: int, count: int) -> array[float]:
         """End times of `count` passes from number `first_pass` on. They must still be kept."""
