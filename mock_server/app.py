@@ -20,6 +20,7 @@ from mock_server.facts import facts_of
 from mock_server.fault_list import parse_faults
 from mock_server.faults import Fault
 from mock_server.front import Front
+from mock_server.http_complaints import complaints
 from mock_server.logs import Lines, Log
 from mock_server.options import MAX_BODY_BYTES, MockOptions
 from mock_server.request_faults import IdleClose, LogFault
@@ -131,6 +132,7 @@ async def serve(
         app,
         handler_cancellation=True,
         access_log=None,
+        logger=complaints(lambda text: app[LOG].note(text)),
         shutdown_timeout=_SHUTDOWN_S,
         keepalive_timeout=_idle_s(parse_faults(options.faults)),
     )

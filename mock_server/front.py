@@ -145,7 +145,11 @@ class Front:
 
     async def body(self, request: web.Request) -> dict[str, Any]:
         """The request's JSON object. Raises `RefusedError`."""
-        return parse_json(await request.read())
+        try:
+            return parse_json(await request.read())
+        except web.RequestPayloadError as why:  # such as gzip that is none
+            told = f"the body cannot be read: {' '.join(str(why).split())}"
+            raise RefusedError("json", told, at=0, said=told) from None
 
     async def answer(
         self,

@@ -43,7 +43,11 @@ class Stream:
         if self._request.version >= (1, 1):
             response.enable_chunked_encoding()
         self.response = response
-        await response.prepare(self._request)
+        try:
+            await response.prepare(self._request)
+        except ConnectionError:  # the client hung up while it waited
+            self.open = False
+            return
         self._chunked = response.chunked
         self._transport = self._request.transport
         if self._transport is None or self._transport.is_closing():

@@ -102,6 +102,7 @@ class Mlx(OpenAi):
     old_http = True
     done_after_error = False
     ignores_n = True
+    least_tokens = 0
     open_paths: tuple[str, ...] = ("/health",)
     default_tokens = 512
     chat_voice = MlxChat

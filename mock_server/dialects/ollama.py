@@ -34,6 +34,7 @@ class Ollama(OpenAi):
     done_after_error = False
     loads_on_demand = True
     ignores_n = True
+    least_tokens = None
     chat_voice = OllamaChat
     completion_voice = OllamaCompletion
 

@@ -30,13 +30,24 @@ _STATUS = {
 
 
 def parse_ask(
-    body: dict[str, Any], name: str, *, default_tokens: int = DEFAULT_ANSWER_TOKENS
+    body: dict[str, Any],
+    name: str,
+    *,
+    default_tokens: int = DEFAULT_ANSWER_TOKENS,
+    least_tokens: int | None = 1,
 ) -> Ask:
     """What OpenAI's fields say, and vLLM's and SGLang's `min_tokens` and `ignore_eos`.
 
-    `name`: the request's own. Raises `RefusedError`.
+    `name`: the request's own. `least_tokens`: the smallest limit that is taken; None: a limit below
+    0 is none. Raises `RefusedError`.
     """
     limit = asks.whole(body, "max_completion_tokens", "max_tokens")
+    if limit is not None and limit < (least_tokens or 0):
+        if least_tokens is not None:
+            told = "Invalid 'max_tokens': integer below minimum value. Expected a value >= "
+            told += f"{least_tokens}, but got {limit} instead."
+            raise RefusedError("value", told, field="max_tokens", value=limit)
+        limit = None
     least = asks.whole(body, "min_tokens") or 0
     endless = asks.flag(body, "ignore_eos")
     tokens = max(default_tokens, least) if limit is None else limit
@@ -75,6 +86,8 @@ class OpenAi:
     owner: ClassVar[str] = "openai"
     ignores_n: ClassVar[bool] = False
     """Answers one choice however many are asked for."""
+    least_tokens: ClassVar[int | None] = 1
+    """The smallest `max_tokens` that is taken; None: what is below 0 is no limit."""
     default_tokens: ClassVar[int] = DEFAULT_ANSWER_TOKENS
     chat_voice: ClassVar[type[ChatVoice]] = ChatVoice
     completion_voice: ClassVar[type[CompletionVoice]] = CompletionVoice
@@ -159,7 +172,9 @@ class OpenAi:
 
     def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:
         """How the answer is wanted. A raw prompt gets neither tools nor thoughts."""
-        ask = parse_ask(body, name, default_tokens=self.default_tokens)
+        ask = parse_ask(
+            body, name, default_tokens=self.default_tokens, least_tokens=self.least_tokens
+        )
         if not self.ignores_n:
             asks.one_choice(body)
         top = self.logprobs_of(body, chat=tools)

@@ -34,6 +34,7 @@ class Sglang(OpenAi):
 
     name = "sglang"
     owner = "sglang"
+    least_tokens = 0
     open_paths: tuple[str, ...] = ("/health", "/health_generate")
 
     def __init__(self, front: Front) -> None:
@@ -182,4 +183,4 @@ def _native_ask(body: dict[str, Any], name: str) -> Ask:
     words = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens"}
     told = {words.get(key, key): value for key, value in given.items()}
     told.setdefault("max_tokens", _NATIVE_TOKENS)
-    return parse_ask(told | {"stream": body.get("stream")}, name)
+    return parse_ask(told | {"stream": body.get("stream")}, name, least_tokens=0)
