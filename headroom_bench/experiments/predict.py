@@ -98,8 +98,11 @@ def predict(question: Question) -> dict[str, Any]:
     first_s = read.seconds if served == 1 else _first_token_s(roofline, prompt, batch)
     span = decode_range(roofline, batch, drafted=bool(question.draft_tokens))
     alike = not (question.draft_tokens or question.identical or question.swa_full)
-    written = published_decode(roofline, question.build, context, served) if alike else None
-    read_elsewhere = published_prefill(roofline, question.build, prompt) if alike else None
+    written = read_elsewhere = None
+    if alike:
+        build = question.build
+        written = published_decode(roofline, build, served, per_user * served)
+        read_elsewhere = published_prefill(roofline, build, prompt, read.tokens / read.seconds)
     read_span = prefill_range(roofline, Chunk(prompt, 0), read.seconds)
     return {
         "hardware": deployment.hardware.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -27,16 +26,18 @@ NEAR = 1.1
 two series that measure one case lie 11 % apart at the 90th percentile."""
 _LENGTHS = 4
 """Prompts longer or shorter by more than this are not looked at, whatever their rate."""
+_MOST_LENGTHS = 2
+"""Of prompts, nearest first, that are looked at: each takes time to price."""
 _OTHER_DRIVERS = ("amdvlk",)
 """Drivers that no constants are fitted to: AMDVLK reads prompts up to ten times slower than RADV
 (ky26feb), and its maker has given it up."""
 
 
 def published_decode(
-    roofline: Roofline, build: str | None, context_tokens: float, users: int
+    roofline: Roofline, build: str | None, users: int, tok_s: float
 ) -> dict[str, Any] | None:
-    """Rows of the same model, format, box, runtime and number of users near a context; None where
-    nobody published any. Rates are of all users together, in tokens a second.
+    """Rows of the same model, format, box, runtime and number of users near a prediction of so many
+    tokens a second for all users together; None where nobody published any.
 
     `build` is the llama.cpp build asked for, None for the newest.
     """
@@ -45,12 +46,11 @@ def published_decode(
         for row in _same_setup(roofline.deployment, build)
         if row.kind == DECODE and row.users == users
     ]
-    here = _rate_at(roofline, found[0], context_tokens) if found else 0.0
-    return _beside(roofline, found, here)
+    return _beside(roofline, found, tok_s)
 
 
 def published_prefill(
-    roofline: Roofline, build: str | None, prompt_tokens: int
+    roofline: Roofline, build: str | None, prompt_tokens: int, tok_s: float
 ) -> dict[str, Any] | None:
     """Rows of a prompt read from the start, in pieces of the same size; else as above."""
     deployment = roofline.deployment
@@ -63,8 +63,13 @@ def published_prefill(
         and prompt_tokens / _LENGTHS <= row.prompt_tokens <= _LENGTHS * prompt_tokens
         and (row.ubatch or usual) == deployment.ubatch
     ]
-    here = _rate_of_prompt(roofline, found[0], prompt_tokens) if found else 0.0
-    return _beside(roofline, found, here)
+    lengths = sorted({row.prompt_tokens for row in found}, key=lambda n: _apart(n, prompt_tokens))
+    nearest = lengths[:_MOST_LENGTHS]
+    return _beside(roofline, [row for row in found if row.prompt_tokens in nearest], tok_s)
+
+
+def _apart(tokens: int, others: int) -> float:
+    return abs(math.log(tokens / others))
 
 
 def _same_setup(deployment: Deployment, build: str | None) -> Sequence[PublishedRow]:
@@ -145,14 +150,3 @@ def _order(row: PublishedRow, rate: float, here: float) -> tuple[bool, float, li
     """Careful series first, then the nearest conditions, then the newest month."""
     month = [-int(part) for part in row.date.split("-") if part.isdigit()]
     return series_trust(row.series) == "C", round(abs(math.log(rate / here)), 2), month
-
-
-def _rate_at(roofline: Roofline, row: PublishedRow, context_tokens: float) -> float:
-    """The predicted rate of the row's users at another context."""
-    moved = dataclasses.replace(row, depth_tokens=round(context_tokens), generated_tokens=0)
-    return predicted_tok_s(roofline, moved)
-
-
-def _rate_of_prompt(roofline: Roofline, row: PublishedRow, tokens: int) -> float:
-    """The predicted rate of another prompt read from the start."""
-    return predicted_tok_s(roofline, dataclasses.replace(row, prompt_tokens=tokens))

@@ -187,6 +187,7 @@ def _table(side: dict[str, Any], by: str) -> Table:
     for name in (first, "memory GB", "prefill", "first token", "per user", "total", "range"):
         table.add_column(name, justify="right")
     table.add_column("bound by")
+    table.add_column("label")
     for row in side["table"]:
         table.add_row(
             f"{row['context_tokens' if by == 'context' else 'users']:,}",
@@ -197,6 +198,7 @@ def _table(side: dict[str, Any], by: str) -> Table:
             _rate(row["decode_tok_s_total"]),
             f"{_rate(row['low'])}-{_rate(row['high'])}",
             row["decode_bound"],
+            row["confidence"],
         )
     return table
 

@@ -89,6 +89,7 @@ class Rates:
     expert_tiles: Any
     graph_tokens: Any
     kv_copy: Any
+    prompt_p: Any
     p: float
 
 
@@ -173,7 +174,7 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
         ungrouped_share=fitted.ungrouped_attention_share.value,
         query_flop_s=1 / (peak * fitted.decode_attention_efficiency.value),
         latent_flop_s=1 / (peak * fitted.latent_attention_efficiency.value),
-        half_tokens=fitted.expert_half_tokens.value,
+        half_tokens=fitted.expert_half_tokens.value * shares.half_tokens,
         overhead_s=fitted.overhead_s.value,
         layer_s=fitted.layer_s.value,
         linear_layer_s=fitted.linear_layer_s.value,
@@ -188,6 +189,7 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
         expert_tiles=fitted.expert_tiles.value,
         graph_tokens=fitted.graph_tokens.value,
         kv_copy=fitted.kv_copy.value,
+        prompt_p=shares.prompt_p,
         p=fitted.overlap_p.value,
     )
 
@@ -240,6 +242,7 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
         tile_tokens=rates.tile_tokens,
         expert_tiles=rates.expert_tiles,
         graph_tokens=rates.graph_tokens,
+        prompt_p=rates.prompt_p,
         p=rates.p,
     )
 

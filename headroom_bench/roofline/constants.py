@@ -96,6 +96,10 @@ class Constants:
     """Batches are padded up to multiples of it (and 1, 2, 4): captured CUDA graphs. 0: never."""
     kv_copy: Constant
     """1 where reading a quantized cache costs more than its bytes (`kernels`)."""
+    fp4_half_share: Constant
+    """Share of `expert_half_tokens` that holds for MXFP4 and NVFP4."""
+    fp4_prompt_p: Constant
+    """As `overlap_p`, for reading prompts with such weights; `overlap_p` where that is larger."""
     overlap_p: Constant
     """Exponent of the p-norm of memory and compute time: 1 adds, infinity overlaps wholly."""
 

@@ -83,6 +83,8 @@ COMMON: Mapping[str, tuple[float, str, str, str]] = {
     "expert_tiles": (0.0, "1", "fitted", "ggspark25, ggspark26: CUDA takes small tiles"),
     "graph_tokens": (0.0, "tokens", "assumed", "no captured graphs"),
     "kv_copy": (0.0, "1", "assumed", "hogkv, nathan: Vulkan reads them as they are"),
+    "fp4_half_share": (1.0, "1", "assumed", "no difference outside of gb10"),
+    "fp4_prompt_p": (1.0, "1", "assumed", "no difference outside of gb10"),
     "overlap_p": (1.0, "1", "fitted", "7B Q8_0 on gb10 from 1 to 32 sequences: the terms add"),
 }
 """name -> value, unit, status, source: what holds unless something below says otherwise."""
@@ -176,8 +178,9 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.871, "kquant_bandwidth_share": 0.952,
         "expert_bandwidth_share": 0.993, "kv_bandwidth_share": 0.83, "overhead_s": 0.000987,
         "linear_layer_s": 0.000111, "batch_layer_s": 0.000129, "compute_efficiency": 0.315,
-        "kquant_compute_share": 0.967, "fp4_compute_share": 0.92, "attention_efficiency": 0.38,
-        "expert_half_tokens": 13.5, "token_share": 0.0169,
+        "kquant_compute_share": 0.967, "fp4_compute_share": 0.66, "attention_efficiency": 0.38,
+        "fp4_half_share": 0.0, "fp4_prompt_p": 2.0, "expert_half_tokens": 22.0,
+        "token_share": 0.0169,
         "bits8_compute_share": 0.782, "linear_token_s": 6.44e-06,
     }, Spread(0.17, 0.11, 0.21, 0.12, 0.21, 0.31),
         "ggspark26, gbrep, jethac, prglm, prmmv, seed1, spkmmvq: 348 rows, 12 models, 2026"),
@@ -346,7 +349,7 @@ BUILD_CHANGES: tuple[BuildChange, ...] = (
     BuildChange(
         7500,
         ("cuda",),
-        {"fp4_compute_share": 0.82, "expert_batch_s": 3.5},
+        {"fp4_compute_share": 0.78, "expert_batch_s": 3.5},
         "ggspark25, lhlvs against ggspark26: gpt-oss prompts, and from 1 to 2 sequences",
     ),
     BuildChange(

@@ -91,7 +91,8 @@ def price_grid(
 def prompt_seconds(c: Coefficients, prompt: Any, ubatch: Any, window: Any) -> Any:
     """Reading lone prompts of so many tokens from the start, in pieces of `ubatch`.
 
-    Exact where the terms add (p = 1); else three Gauss nodes stand for the depths of the pieces.
+    Exact where the terms add (p = 1): three Gauss nodes, which stand for the depths of the pieces,
+    are exact for sums. Else they are near.
     """
     whole = np.floor(prompt / ubatch)
     rest = prompt - whole * ubatch
@@ -119,10 +120,10 @@ def _pieces(c: Coefficients, count: Any, tokens: Any, start: Any, pairs: Any, wi
     def at(depth: Any) -> Any:
         seen = tokens * depth + tokens * (tokens + 1) / 2
         return pass_seconds(
-            memory + c.kv_s * (depth + tokens), compute + c.pair_s * seen, fixed, c.p
+            memory + c.kv_s * (depth + tokens), compute + c.pair_s * seen, fixed, c.prompt_p
         )
 
-    if c.p == 1.0:
+    if np.all(np.asarray(c.prompt_p) == 1.0):
         return count * at(start + span / 2)
     nodes = zip(_NODES, _WEIGHTS, strict=True)
     return count * sum(w / 2 * at(start + span * (x + 1) / 2) for x, w in nodes)

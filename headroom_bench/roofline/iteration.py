@@ -73,6 +73,8 @@ class Coefficients:
     expert_tiles: Any
     """1 where decoding loses `tile_s`, too, once matrix kernels are used."""
     graph_tokens: Any
+    prompt_p: Any
+    """Exponent of the p-norm for runs that read prompts; `p` is that of decoding."""
     p: float
 
 
@@ -85,9 +87,9 @@ def woken_experts(tokens: Any, experts: Any, per_token: Any, exponent: Any) -> A
     return experts * (1.0 - (1.0 - share) ** (tokens**exponent))
 
 
-def pass_seconds(memory_s: Number, compute_s: Number, fixed_s: Number, p: float) -> Number:
-    """The p-norm of memory and compute time, plus what nothing hides."""
-    if p == 1.0:
+def pass_seconds(memory_s: Number, compute_s: Number, fixed_s: Number, p: Any) -> Number:
+    """The p-norm of memory and compute time, plus what nothing hides. `p` may be an array."""
+    if isinstance(p, float) and p == 1.0:
         return memory_s + compute_s + fixed_s
     hidden: Number = (memory_s**p + compute_s**p) ** (1.0 / p)
     return hidden + fixed_s

@@ -21,6 +21,10 @@ class FormatShares:
     bandwidth: float
     expert_bandwidth: float
     compute: float
+    half_tokens: float
+    """Of the prompt tokens an expert at which its products reach half of the dense efficiency."""
+    prompt_p: float
+    """Exponent of the p-norm for prompts."""
 
 
 def weight_class(quant: Quant) -> str:
@@ -39,6 +43,7 @@ def shares_of(kind: str, constants: Constants) -> FormatShares:
     """The shares of a weight class (see `weight_class`) under a box's constants."""
     bandwidth = constants.kquant_bandwidth_share.value if kind == "kquant" else 1.0
     of_experts = constants.expert_16bit_share.value if kind == "bits16" else 1.0
+    overlap = constants.overlap_p.value
     compute = {
         "fp4": constants.fp4_compute_share,
         "bits16": constants.bits16_compute_share,
@@ -49,6 +54,8 @@ def shares_of(kind: str, constants: Constants) -> FormatShares:
         bandwidth=bandwidth,
         expert_bandwidth=bandwidth * constants.expert_bandwidth_share.value * of_experts,
         compute=compute[kind].value if kind in compute else 1.0,
+        half_tokens=constants.fp4_half_share.value if kind == "fp4" else 1.0,
+        prompt_p=max(overlap, constants.fp4_prompt_p.value) if kind == "fp4" else overlap,
     )
 
 

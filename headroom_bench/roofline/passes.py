@@ -58,6 +58,9 @@ class _Piece:
     weights_s: float
     kv_s: float
     compute_s: float
+    """All of it."""
+    decoding_s: float
+    """What of it decoding tokens and the output matrix take."""
     fixed_s: float
     woken: float
     """Distinct experts a layer."""
@@ -195,9 +198,12 @@ class Roofline:
         )
 
     def _piece_s(self, piece: _Piece) -> float:
-        return pass_seconds(
-            piece.weights_s + piece.kv_s, piece.compute_s, piece.fixed_s, self.coefficients.p
-        )
+        c, memory = self.coefficients, piece.weights_s + piece.kv_s
+        if c.prompt_p == c.p:
+            return pass_seconds(memory, piece.compute_s, piece.fixed_s, c.p)
+        prompts = max(piece.compute_s - piece.decoding_s, 0.0)
+        reading = pass_seconds(memory, prompts, 0.0, c.prompt_p)
+        return pass_seconds(reading, piece.decoding_s, piece.fixed_s, c.p)
 
     def _beside_s(self, batch: Batch) -> float:
         """What comes before a pass: drafting, and caches copied from or to host memory."""
@@ -242,25 +248,31 @@ class Roofline:
         tokens, states = queries + prompt, decodes + len(parts)
         outputs = queries + ends
         routed = tokens - (decoders.lockstep if decoders else 0)
-        _, weights, busy, fixed = self._row(tokens)
-        woken = self._row(routed)[0]
+        woken, weights, busy, fixed = self._row(tokens)
+        table = self._tokens  # long enough now for all that are fewer
         if routed != tokens:
-            spared = self._row(tokens)[0] - woken
+            spared = woken - table[routed][0]
+            woken -= spared
             weights -= c.expert_s * spared
             fixed -= c.host_expert_s * spared
-        tiles = woken if c.expert_tiles else self._row(prompt)[0]
+        tiles = woken if c.expert_tiles else table[prompt][0]
         lost = c.tile_s * tiles if busy else 0.0
-        return _Piece(
-            weights_s=weights,
-            kv_s=c.kv_s * kv + c.window_s * inside + c.state_s * states,
-            compute_s=busy * c.body_s
-            + c.scan_s * prompt
-            + lost
+        decoding = (
+            table[queries][2] * c.body_s
             + self._row(outputs)[2] * c.head_s
             + c.query_s * q_pairs
             + c.query_window_s * q_window_pairs
+        )
+        return _Piece(
+            weights_s=weights,
+            kv_s=c.kv_s * kv + c.window_s * inside + c.state_s * states,
+            compute_s=decoding
+            + (busy - table[queries][2]) * c.body_s
+            + c.scan_s * prompt
+            + lost
             + c.pair_s * pairs
             + c.window_pair_s * window_pairs,
+            decoding_s=decoding,
             fixed_s=fixed + (c.several_s if decodes >= 2 else 0.0),
             woken=woken,
             cached=kv,

@@ -9,7 +9,7 @@ from headroom_bench.roofline import published
 
 SERIES = (
     "ggspark25", "ggspark26", "ggm2u", "hogb", "hogmu", "ky25nov", "ky25dec", "ky26feb", "ky26may",
-    "seed1",
+    "nvblog", "seed1", "spkfp4",
 )  # fmt: skip
 
 

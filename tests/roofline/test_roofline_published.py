@@ -99,7 +99,7 @@ def test_prefill(row: tuple[str, str, str, str, int, int, int, float]) -> None:
 def test_smaller_pieces_read_a_mixture_slower() -> None:
     small = prefill_tok_s(pricer("gpt-oss-120b", SPARK, "MXFP4", None, 512), 2048)
     large = prefill_tok_s(pricer("gpt-oss-120b", SPARK, "MXFP4", None, 2048), 2048)
-    assert small < 0.6 * large
+    assert small < 0.7 * large  # 1,716 (spkfp4-0018) and 2,444 (ggspark26-0083) tok/s
 
 
 def test_short_prompts_are_read_slower_than_long_ones() -> None:
