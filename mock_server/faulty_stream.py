@@ -76,6 +76,10 @@ class FaultyStream(Stream):
             items = [made for item in items for made in later.event(item)]
         return items
 
+    def over(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+
     def reset(self) -> None:
         super().reset()
         if self._sender is not None and self._sender is not asyncio.current_task():

@@ -258,6 +258,7 @@ class Front:
             await reply.played(ping_s / self.options.time_scale if ping_s and ping_s > 0 else None)
             await stream.finish()
         finally:  # reached by cancellation when the client disconnects
+            stream.over()
             self.service.hang_up(job)
             if job.answer is not NOTHING:
                 self.service.delivered(job)

@@ -24,9 +24,11 @@ class _OneLine(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         why = record.exc_info[1] if record.exc_info else None
+        if isinstance(why, ConnectionError):  # somebody hung up, as people do
+            return
         if why is not None:
             text += f": {type(why).__name__}: {' '.join(str(why).split())[:200]}"
-        if why is not None and not isinstance(why, HttpProcessingError | ConnectionError):
+        if why is not None and not isinstance(why, HttpProcessingError):
             last = traceback.extract_tb(why.__traceback__)[-1]  # a fault of ours: where it is
             text += f" ({last.filename}:{last.lineno})"
         self._note(text)

@@ -104,6 +104,9 @@ class Stream:
         if self._transport is not None:
             self._transport.close()
 
+    def over(self) -> None:
+        """Nothing more will be written, whatever was."""
+
     async def finish(self) -> None:
         """The body is complete."""
         if self.open and self.response is not None:
