@@ -62,8 +62,8 @@ class DynamicMemory:
         while self._caches and self._pool.excess() > 0:
             self._drop_oldest()
 
-    def fit(self, beat: int, reads: int, decodes: bool) -> int:
-        return self._pool.fit(beat, reads, decodes)
+    def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:
+        return self._pool.fit(beat, reads, decodes, most)
 
     def idle(self) -> list[tuple[int, int]]:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headroom_bench.box.decoders import NEVER, Decoders
+from headroom_bench.box.decoders import Decoders
 from headroom_bench.box.drafters import Drafters
 from headroom_bench.box.task import Task
 
@@ -37,9 +37,9 @@ class Memory(Protocol):
         """Let go of what the running sequences have taken the place of."""
         ...
 
-    def fit(self, beat: int, reads: int, decodes: bool) -> int:
-        """How many passes have room, of which the first reads `reads` tokens. With `decodes` they
-        are the beats from `beat` on."""
+    def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:
+        """How many of `most` passes have room, of which the first reads `reads` tokens. With
+        `decodes` they are the beats from `beat` on."""
         ...
 
     def idle(self) -> list[tuple[int, int]]:
@@ -70,16 +70,16 @@ class TokenPool:
         """Tokens too many, the idle ones counted."""
         return 0 if self.limit is None else self.used() + self.idle - self.limit
 
-    def fit(self, beat: int, reads: int, decodes: bool) -> int:
+    def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:
         """As `Memory.fit`: idle tokens are in nobody's way."""
         if self.limit is None:
-            return NEVER
+            return most
         left = self.limit - self.used() - reads
         ahead = beat - self._decoders.beat - 1  # beats planned and not yet over
         grow = self._decoders.pass_tokens() if decodes else 0
         if not grow:
-            return NEVER if left >= 0 else 0
-        return max(left // grow - ahead, 0)
+            return most if left >= 0 else 0
+        return min(max(left // grow - ahead, 0), most)
 
     def used_share(self) -> float | None:
         return None if self.limit is None else self.used() / self.limit

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from headroom_bench.box.decoders import NEVER
 from headroom_bench.box.design import BoxDesign
 from headroom_bench.box.memory import Decoding
 from headroom_bench.box.prefix_tree import Match, Node, Piece, PrefixTree, pieces_of
 from headroom_bench.box.task import Task
 from headroom_bench.segments import Segment
-
-SURE_BEATS = 1024
-"""Look no further ahead than this many beats."""
 
 
 class PagedMemory:
@@ -108,17 +104,17 @@ class PagedMemory:
         if self.tree.pages > self.tree.used:
             self._settle()
 
-    def fit(self, beat: int, reads: int, decodes: bool) -> int:  # noqa: ARG002
+    def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:  # noqa: ARG002
         if self._design.reserve_answer or not decodes:
-            return NEVER
-        tree, decoders = self.tree, self._decoders
-        most = self._limit - tree.used - self._beside
-        if decoders.most_pages(beat + SURE_BEATS) <= most:
-            return SURE_BEATS
-        low, high = 0, SURE_BEATS + 1  # the first `low` beats fit, the first `high` do not
+            return most
+        decoders, pages = self._decoders, self._limit - self.tree.used - self._beside
+        last = beat + most - 1
+        if decoders.most_pages(last) <= pages or decoders.pages_after(last) <= pages:
+            return most
+        low, high = 0, most  # the first `low` beats fit, the first `high` do not
         while high - low > 1:
             middle = (low + high) // 2
-            if decoders.pages_after(beat + middle - 1) <= most:
+            if decoders.pages_after(beat + middle - 1) <= pages:
                 low = middle
             else:
                 high = middle

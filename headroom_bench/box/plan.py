@@ -158,7 +158,7 @@ class Plan:
             left -= tokens
             if not left or len(reads) == design.prompts_a_pass:
                 break
-        if not self._memory.fit(beat, budget - left, decodes):
+        if not self._memory.fit(beat, budget - left, decodes, 1):
             return self._dry()
         if decodes:
             decoders.steady_until(beat)
@@ -168,23 +168,15 @@ class Plan:
 
     def _decode(self) -> Block:
         """As many decode-only passes as can be priced together."""
-        decoders, beat = self._decoders, self._beat
-        fit = self._memory.fit(beat, 0, True)
-        if not fit:
-            return self._dry()
-        if not self._leap:
-            decoders.steady_until(beat)
-            end = self._at + self._pricer.pass_s(decoders.batch(beat))
-            return made(Block, (array("d", (end,)), end, True, True, []))
+        decoders, beat, size = self._decoders, self._beat, self._size
         until = decoders.steady_until(beat)
-        count, size = until - beat + 1, self._size
-        if count > size:
-            count = size
-        if count > fit:
-            count = fit
+        count = min(until - beat + 1, size) if self._leap else 1
+        count = self._memory.fit(beat, 0, True, count)
+        if not count:
+            return self._dry()
         if size < MOST_LEAP:
             self._size = 2 * size
-        turn = beat + count - 1 == until == decoders.next_finish
+        turn = not self._leap or beat + count - 1 == until == decoders.next_finish
         ends = self._ends(beat, count)
         return made(Block, (ends, ends[-1], turn, True, []))
 

@@ -126,8 +126,8 @@ class SlotMemory:
             self._pool.idle -= slot.held.valid_tokens
             slot.held = Held()
 
-    def fit(self, beat: int, reads: int, decodes: bool) -> int:
-        return self._pool.fit(beat, reads, decodes)
+    def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:
+        return self._pool.fit(beat, reads, decodes, most)
 
     def idle(self) -> list[tuple[int, int]]:
         return [(slot.index, slot.held.valid_tokens) for slot in self.free.values()]
