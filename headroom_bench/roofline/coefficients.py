@@ -38,6 +38,8 @@ class Shape:
     experts: Any
     experts_per_token: Any
     expert_exponent: Any
+    expert_width: Any
+    """Of one routed expert's FFN; for a dense model the width that nothing is scaled at."""
     kv_bytes: Any
     """Read a cached token, layers that keep everything."""
     kv_copy_bytes: Any
@@ -62,6 +64,9 @@ class Shape:
     hidden: Any
 
 
+_USUAL_WIDTH = 2048.0
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """A box under a runtime, for one class of weight formats: seconds a byte, a FLOP, a layer."""
@@ -75,6 +80,7 @@ class Rates:
     query_flop_s: Any
     latent_flop_s: Any
     half_tokens: Any
+    narrow_width: Any
     overhead_s: Any
     layer_s: Any
     linear_layer_s: Any
@@ -110,6 +116,7 @@ def shape_of(model: Model, weights: WeightBytes, kv: KvBytes, kv_k: str, kv_v: s
         experts=float(moe.n_experts) if moe else 0.0,
         experts_per_token=float(moe.experts_per_token) if moe else 0.0,
         expert_exponent=moe.expert_exponent if moe else 1.0,
+        expert_width=float(moe.moe_intermediate) if moe else _USUAL_WIDTH,
         kv_bytes=kv.full_read,
         kv_copy_bytes=copy,
         window_bytes=kv.window_read,
@@ -175,6 +182,7 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
         query_flop_s=1 / (peak * fitted.decode_attention_efficiency.value),
         latent_flop_s=1 / (peak * fitted.latent_attention_efficiency.value),
         half_tokens=fitted.expert_half_tokens.value * shares.half_tokens,
+        narrow_width=fitted.narrow_expert_width.value,
         overhead_s=fitted.overhead_s.value,
         layer_s=fitted.layer_s.value,
         linear_layer_s=fitted.linear_layer_s.value,
@@ -211,6 +219,9 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
         + rates.latent_layer_s * shape.layers * shape.latent
         + rates.expert_layer_s * shape.moe_layers
     )
+    narrow = (1 + rates.narrow_width / shape.expert_width) / (1 + rates.narrow_width / _USUAL_WIDTH)
+    expert_flops = shape.expert_flops * narrow
+    body_flops = shape.body_flops + (expert_flops - shape.expert_flops) * shape.experts_per_token
     always, expert = 1 - host.always, 1 - host.experts
     return Coefficients(
         always_s=shape.always_bytes * always * rates.byte_s * work,
@@ -225,14 +236,14 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
             (shape.window_bytes + rates.kv_copy * shape.window_copy_bytes) * rates.kv_byte_s * cache
         ),
         state_s=2 * shape.state_bytes * rates.kv_byte_s * cache,
-        body_s=shape.body_flops * rates.flop_s * work,
+        body_s=body_flops * rates.flop_s * work,
         head_s=shape.head_flops * rates.flop_s * work,
         pair_s=shape.pair_flops * pair_flop_s * cache,
         window_pair_s=shape.window_pair_flops * pair_flop_s * cache,
         query_s=shape.pair_flops * query * cache,
         query_window_s=shape.window_pair_flops * query * cache,
         scan_s=rates.linear_token_s * shape.linear_layers * work,
-        tile_s=shape.expert_flops * rates.half_tokens * rates.flop_s * work,
+        tile_s=expert_flops * rates.half_tokens * rates.flop_s * work,
         overhead_s=rates.overhead_s + launches + split.fixed_s,
         sort_s=rates.expert_batch_s * shape.moe_layers,
         several_s=rates.batch_layer_s * shape.layers,

@@ -96,6 +96,8 @@ class Constants:
     """Batches are padded up to multiples of it (and 1, 2, 4): captured CUDA graphs. 0: never."""
     kv_copy: Constant
     """1 where reading a quantized cache costs more than its bytes (`kernels`)."""
+    narrow_expert_width: Constant
+    """Products of routed experts of width f take (1 + w / f) / (1 + w / 2048) times as long."""
     fp4_half_share: Constant
     """Share of `expert_half_tokens` that holds for MXFP4 and NVFP4."""
     fp4_prompt_p: Constant
@@ -177,7 +179,7 @@ and the log half-widths that it adds: ky25aug, lhl25; ky25sep, ky25oct."""
 
 def _wider(spread: Spread, more: float) -> Spread:
     """Every half-width with so much more, added as squares."""
-    names = [field.name for field in fields(spread) if field.name != "attention"]
+    names = [f.name for f in fields(spread) if f.name not in ("attention", "handling_s")]
     return replace(spread, **{name: math.hypot(getattr(spread, name), more) for name in names})
 
 

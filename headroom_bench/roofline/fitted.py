@@ -29,6 +29,9 @@ class Spread:
     attention: float = 0.0
     """More for prompts, times the share of their time that attention takes: what deep prompts
     differ by between builds of one year."""
+    handling_s: float = 0.0
+    """More for short prompts, over their seconds: what a server does before and after, and what
+    clients subtract for it, is not in the rule."""
 
 
 UNKNOWN_BOX = Spread(0.35, 0.45, 0.45, 0.55, 0.70, 0.80)
@@ -83,6 +86,7 @@ COMMON: Mapping[str, tuple[float, str, str, str]] = {
     "expert_tiles": (0.0, "1", "fitted", "ggspark25, ggspark26: CUDA takes small tiles"),
     "graph_tokens": (0.0, "tokens", "assumed", "no captured graphs"),
     "kv_copy": (0.0, "1", "assumed", "hogkv, nathan: Vulkan reads them as they are"),
+    "narrow_expert_width": (0.0, "1", "assumed", "no difference under llama.cpp on four boxes"),
     "fp4_half_share": (1.0, "1", "assumed", "no difference outside of gb10"),
     "fp4_prompt_p": (1.0, "1", "assumed", "no difference outside of gb10"),
     "overlap_p": (1.0, "1", "fitted", "7B Q8_0 on gb10 from 1 to 32 sequences: the terms add"),
@@ -305,8 +309,8 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "bandwidth_efficiency": 0.808, "expert_bandwidth_share": 1.02, "overhead_s": 0.00209,
         "expert_layer_s": 7.03e-05, "compute_efficiency": 0.406, "bits16_compute_share": 1.11,
         "fp4_compute_share": 1.03, "attention_efficiency": 0.521, "expert_16bit_share": 1.15,
-        "bits8_compute_share": 0.9, "linear_token_s": 8e-07,
-    }, Spread(0.16, 0.30, 0.46, 0.44, 0.70, 0.68),
+        "bits8_compute_share": 0.9, "linear_token_s": 8e-07, "narrow_expert_width": 800.0,
+    }, Spread(0.16, 0.30, 0.46, 0.44, 0.46, 0.42, handling_s=0.15),
         "dj, jvr: vLLM 0.23 to 0.26, 327 rows, 16 models"),
     ("apple", "mlx", "metal"): Fit({
     }, Spread(0.42, 0.45, 0.45, 0.55, 0.70, 0.80),

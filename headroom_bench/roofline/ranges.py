@@ -77,6 +77,8 @@ def prefill_range(roofline: Roofline, chunk: Chunk, seconds: float) -> Range:
     more, reasons = _unmeasured(deployment)
     if spread.attention:
         more.append(spread.attention * roofline.attention_s(chunk) / seconds)
+    if spread.handling_s:
+        more.append(min(spread.handling_s / seconds, 1.0))
     width = math.exp(math.hypot(base, *more))
     deepest = chunk.context_tokens + chunk.tokens
     confidence = _confidence(deployment, "compute_efficiency", deepest, 1)
