@@ -47,10 +47,12 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
         raise unknown_name("dialect", options.dialect, DIALECTS)
     if not 0 <= options.port <= 65535:
         raise UserError(f"--port {options.port} is no port: 0 (any free one) to 65535")
-    if not (0 < options.time_scale < math.inf and 0 <= options.loading_s < math.inf):
-        raise UserError("time_scale must be above 0, loading_s not below")
-    if options.reasoning < 0 or options.stream_interval < 1:
-        raise UserError("reasoning must not be below 0, stream_interval not below 1")
+    if not 0 < options.time_scale < math.inf:
+        raise UserError(f"--time-scale must be above 0, not {options.time_scale:g}")
+    for name, least in (("loading_s", 0), ("ping_s", 0), ("reasoning", 0), ("stream_interval", 1)):
+        value = getattr(options, name)
+        if value is not None and not least <= value < math.inf:
+            raise UserError(f"--{name.replace('_', '-')} must be {least} or more, not {value:g}")
     deployment, design = box_of(options)
     front = Front(options, facts_of(deployment))
     dialect = front.dialect = DIALECTS[options.dialect](front)

@@ -51,8 +51,10 @@ def room_of(design: BoxDesign) -> int:
 
 
 def _check(options: MockOptions) -> None:
-    if options.slots < 1 or options.ctx < options.slots:
-        raise UserError(f"{options.slots} slots cannot share a context of {options.ctx} tokens")
+    for name in ("slots", "ctx", "max_queue"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name.replace('_', '-')} must be 1 or more, not {value}")
     if options.draft_tokens is not None and not 1 <= options.draft_tokens <= _MOST_DRAFTED_TOKENS:
         raise UserError(f"--draft-tokens must be 1 to {_MOST_DRAFTED_TOKENS}")
 

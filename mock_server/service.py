@@ -149,7 +149,12 @@ class Service:
         return len(self.jobs) - self.running
 
     def stop(self) -> None:
+        """No more of anything; the requests that are not over are cancelled."""
         self.wall.stop()
+        for job in self.jobs.values():
+            job.outcome = "cancelled"
+            self._tell_truth(job)
+        self.jobs.clear()
         for timer in (self._watch, self._ticking):
             if timer is not None:
                 timer.cancel()

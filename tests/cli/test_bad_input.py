@@ -209,8 +209,8 @@ def test_help_and_version_are_light() -> None:
     ("words", "told"),
     [
         (("--port", "99999"), "--port 99999 is no port"),
-        (("--time-scale", "nan"), "time_scale must be above 0"),
-        (("--loading-s", "inf"), "loading_s not below"),
+        (("--time-scale", "nan"), "--time-scale must be above 0"),
+        (("--loading-s", "inf"), "--loading-s must be 0 or more"),
     ],
 )
 def test_wrong_sizes_of_the_mock_are_told_in_one_line(

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -174,3 +175,113 @@ async def test_a_wrong_key_and_a_big_body_are_refused(dialect: str) -> None:
             assert isinstance(json.loads(await answer.read()), dict)
         async with session.get(url + "/v1/models", headers=key) as answer:
             assert answer.status == 200
+
+
+LIMITS = ["max_tokens", "max_completion_tokens", "n_predict", "n", "logprobs", "top_logprobs"]
+LIMITS += ["n_probs", "min_tokens", "stream_interval", "sse_ping_interval", "seed", "temperature"]
+EDGES = [-1, 0, 1.5, 10**30, True, "1", [], {}]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_numbers_at_their_edges_are_taken_or_refused(dialect: str) -> None:
+    async with (
+        running(Flat(0.00001), slots=2, ctx=4096, dialect=dialect, alias="m") as url,
+        aiohttp.ClientSession() as session,
+    ):
+        for field in LIMITS:
+            for edge in EDGES:
+                body = good | {field: edge, "stream": edge in (-1, 0)}
+                async with session.post(url + CHAT, json=body) as answer:
+                    told = await answer.read()
+                    assert answer.status in (200, 400), (body, told)
+                    if answer.content_type == "text/event-stream":
+                        assert events(told)[-1] == "[DONE]", (body, told)
+                    else:
+                        assert isinstance(json.loads(told), dict)
+
+
+def wire(body: bytes, more: str = "", version: str = "1.1", method: str = "POST") -> bytes:
+    head = f"{method} {CHAT} HTTP/{version}\r\nHost: x\r\nContent-Length: {len(body)}\r\n{more}\r\n"
+    return head.encode("latin-1") + body
+
+
+ASKED = json.dumps(good | {"stream": True}).encode()
+WIRES = [
+    wire(ASKED, version="1.0"),
+    wire(ASKED, version="3.7"),
+    wire(ASKED, method="BREW"),
+    wire(b"", method="HEAD"),
+    wire(b"", method="OPTIONS"),
+    wire(ASKED)[:-10] + b"xxxxxxxxxxyyyyyy",
+    wire(ASKED, "Content-Length: 3\r\n"),
+    wire(ASKED, "Content-Encoding: gzip\r\n"),
+    wire(ASKED, "Content-Encoding: br\r\n"),
+    wire(ASKED, "Content-Type: text/x; charset=nonsense\r\n"),
+    wire(ASKED, "Expect: wonders\r\n"),
+    wire(ASKED, "X-A: " + "a" * 9000 + "\r\n"),
+    wire(ASKED, "".join(f"X-{n}: a\r\n" for n in range(300))),
+    wire(ASKED, "X A: b\r\n"),
+    wire(ASKED, "X-A: a\0b\r\n"),
+    wire(ASKED, "X-Mock-Fault: nope\r\n"),
+    wire(ASKED, "X-Mock-Fault: stall:nan\r\n"),
+    wire(ASKED, 'X-Request-Id: \xe9"\\<\r\n'),
+    wire(ASKED).replace(b"Content-Length: ", b"Transfer-Encoding: chunked\r\nX: "),
+    wire(ASKED) * 3,
+    b"GET /v1/models\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"\x16\x03\x01\x02\x00" + bytes(60),
+    bytes(range(256)),
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_whatever_comes_over_the_wire_is_answered_and_complained_of_in_a_line(
+    dialect: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    options = {"slots": 2, "dialect": dialect, "alias": "m"}
+    async with running(Flat(0.00001), log, **options) as url, aiohttp.ClientSession() as session:
+        host, port = url.removeprefix("http://").split(":")
+        for sent in WIRES:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            assert (await asyncio.wait_for(reader.read(5), 5)) == b"HTTP/", sent[:200]
+            writer.transport.abort()
+        body = good | {"stream": False}
+        async with session.post(url + CHAT, json=body) as answer:
+            assert answer.status == 200
+        async with session.get(url + "/truth") as answer:
+            told = await answer.json()
+    assert {request["outcome"] for request in told["requests"]} <= {"done", "cancelled"}
+    assert "Traceback" not in log.read_text() + "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_hung_up_faulty_streams_leave_nothing_behind(dialect: str) -> None:
+    async with (
+        running(Flat(0.01), slots=1, dialect=dialect, alias="m") as url,
+        aiohttp.ClientSession() as session,
+    ):
+        before = len(asyncio.all_tasks())
+        for fault in ("merge", "stall:5", "never-closes", "one-write", "split-utf8"):
+            body = good | {"stream": True, "max_tokens": 500}
+            headers = {"X-Mock-Fault": fault}
+            answer = await session.post(url + CHAT, json=body, headers=headers)
+            answer.close()
+        async with session.post(url + CHAT, json=good | {"stream": False}) as answer:
+            assert answer.status == 200  # the one slot is free again
+        async with asyncio.timeout(5):
+            while len(asyncio.all_tasks()) > before + 1:  # this session's own connection
+                await asyncio.sleep(0.01)
+
+
+async def test_what_is_under_way_at_the_end_is_in_the_truth_file(tmp_path: Path) -> None:
+    truth = tmp_path / "truth.jsonl"
+    async with running(Flat(0.01), truth_file=truth) as url, aiohttp.ClientSession() as session:
+        body = chat(stream=True, max_tokens=5000)
+        answer = await session.post(url + CHAT, json=body)
+        await answer.content.readany()
+    answer.close()
+    (told,) = map(json.loads, truth.read_text().splitlines())
+    assert told["outcome"] == "cancelled"
+    assert told["completion_tokens"] > 0
