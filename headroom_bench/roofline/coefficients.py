@@ -171,12 +171,14 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
     """The rates of a box for weights of a class (see `kernels.weight_class`)."""
     shares = shares_of(kind, fitted)
     stream = hardware.bandwidth_gb_s * 1e9 * fitted.bandwidth_efficiency.value
-    peak = hardware.tflops_dense.fp16_bf16 * 1e12
+    peaks = hardware.tflops_dense
+    peak = max(peaks.fp16_bf16, peaks.fp32 or 0.0) * 1e12
+    products = peaks.int8 * 1e12 if peaks.int8 and fitted.int8_products.value else peak
     return Rates(
         byte_s=1 / (stream * shares.bandwidth),
         expert_byte_s=1 / (stream * shares.expert_bandwidth),
         kv_byte_s=1 / (stream * fitted.kv_bandwidth_share.value),
-        flop_s=1 / (peak * fitted.compute_efficiency.value * shares.compute),
+        flop_s=1 / (products * fitted.compute_efficiency.value * shares.compute),
         pair_flop_s=1 / (peak * fitted.attention_efficiency.value),
         ungrouped_share=fitted.ungrouped_attention_share.value,
         query_flop_s=1 / (peak * fitted.decode_attention_efficiency.value),

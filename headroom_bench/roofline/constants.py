@@ -59,7 +59,11 @@ class Constants:
     ungrouped_attention_share: Constant
     """Of it, where a KV head's query heads are no multiple of 8: kernels that pack them cannot."""
     compute_efficiency: Constant
-    """Share of the dense 16-bit peak that large products of plain 4-bit weights reach."""
+    """Share of the dense peak that large products of plain 4-bit weights reach: of 8-bit units
+    where they use those (`int8_products`), else of 16-bit ones."""
+    int8_products: Constant
+    """1 where products of quantized weights run in 8-bit integer units (llama.cpp's MMQ on CUDA).
+    """
     kquant_compute_share: Constant
     """The same for K- and I-quants, over plain 4-bit weights."""
     bits8_compute_share: Constant

@@ -62,6 +62,7 @@ COMMON: Mapping[str, tuple[float, str, str, str]] = {
     "attention_efficiency": (0.35, "1", "assumed", "CUDA and Metal boxes"),
     "ungrouped_attention_share": (1.0, "1", "assumed", "no difference on CUDA, Metal and RDNA 4"),
     "compute_efficiency": (0.35, "1", "assumed", "middle of the fitted boxes"),
+    "int8_products": (0.0, "1", "assumed", "16-bit units, or no whole rate is told for 8 bits"),
     "kquant_compute_share": (0.93, "1", "assumed", _MEAN),
     "bits8_compute_share": (0.95, "1", "assumed", _MEAN),
     "bits16_compute_share": (0.9, "1", "assumed", _MEAN),
@@ -135,9 +136,13 @@ ADDED_BY_RUNTIME: Mapping[str, _Values] = {
 
 OF_BACKEND: Mapping[str, _Values] = {
     "cuda": (
-        {"kv_copy": 1.0, "latent_attention_efficiency": 0.9},
-        "fitted",
-        "seed1, b10851: Gemma 4, GLM-4.7-Flash, Qwen3.6 at 64k with f16 and q8_0 caches",
+        {
+            "kv_copy": 1.0, "latent_attention_efficiency": 0.9, "int8_products": 1.0,
+            "compute_efficiency": 0.22,
+        },
+        "assumed",
+        "quantized caches: seed1, b10851; products: 0.22 to 0.24 of the 8-bit peak on six boxes "
+        "from RTX 3090 to RTX PRO 6000, 0.16 on gb10",
     ),
     "rocm": (
         {"kv_copy": 1.0, "attention_efficiency": 0.10, "compute_efficiency": 0.31},
@@ -181,7 +186,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
     ("gb10", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.871, "kquant_bandwidth_share": 0.952,
         "expert_bandwidth_share": 0.993, "kv_bandwidth_share": 0.83, "overhead_s": 0.000987,
-        "linear_layer_s": 0.000111, "batch_layer_s": 0.000129, "compute_efficiency": 0.315,
+        "linear_layer_s": 0.000111, "batch_layer_s": 0.000129, "compute_efficiency": 0.158,
         "kquant_compute_share": 0.967, "fp4_compute_share": 0.66, "attention_efficiency": 0.38,
         "fp4_half_share": 0.0, "fp4_prompt_p": 2.0, "expert_half_tokens": 22.0,
         "token_share": 0.0169,
@@ -238,45 +243,45 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
     }, Spread(0.30, 0.35, 0.40, 0.40, 0.30, 0.45), "pr18537, ubsweep: RX 7900 XTX, 12 rows"),
     ("ada", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.87, "overhead_s": 0.80e-3, "expert_batch_s": 1.27e-4,
-        "compute_efficiency": 0.956, "kquant_compute_share": 0.905, "bits16_compute_share": 1.26,
+        "compute_efficiency": 0.239, "kquant_compute_share": 0.905, "bits16_compute_share": 1.26,
         "fp4_compute_share": 0.715, "attention_efficiency": 0.41,
     }, Spread(0.22, 0.16, 0.30, 0.37, 0.40, 0.36),
         "gbrep, ikoss, q38mtp, scorebd, ubsweep, xj24: GeForce, 107 rows, 7 models"),
     ("rtx-6000-ada", "llama.cpp", "cuda"): Fit({
-        "bandwidth_efficiency": 0.894, "compute_efficiency": 0.288, "kquant_compute_share": 0.784,
+        "bandwidth_efficiency": 0.894, "compute_efficiency": 0.144, "kquant_compute_share": 0.784,
         "bits16_compute_share": 0.951, "fp4_compute_share": 1.05,
     }, Spread(0.13, 0.20, 0.35, 0.40, 0.36, 0.40), "pr19053, q38mtp, xj24: 31 rows, 6 models"),
     ("l40s", "llama.cpp", "cuda"): Fit({
-        "bandwidth_efficiency": 0.796, "compute_efficiency": 0.265, "bits16_compute_share": 0.572,
+        "bandwidth_efficiency": 0.796, "compute_efficiency": 0.131, "bits16_compute_share": 0.572,
         "attention_efficiency": 0.0748,
     }, Spread(0.15, 0.40, 0.45, 0.50, 0.53, 0.60), "xj24: Llama 3 in builds of 2024, 24 rows"),
     ("l4", "llama.cpp", "cuda"): Fit(
-        {"compute_efficiency": 0.288}, UNKNOWN_BOX, "as rtx-6000-ada", "assumed"),
+        {"compute_efficiency": 0.144}, UNKNOWN_BOX, "as rtx-6000-ada", "assumed"),
     ("ampere", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.807, "kquant_bandwidth_share": 0.90, "kv_bandwidth_share": 1.10,
         "overhead_s": 1.02e-3, "linear_layer_s": 1.20e-4, "expert_batch_s": 7.0e-5,
-        "compute_efficiency": 0.88, "kquant_compute_share": 0.792, "bits16_compute_share": 1.18,
+        "compute_efficiency": 0.22, "kquant_compute_share": 0.792, "bits16_compute_share": 1.18,
         "attention_efficiency": 0.502, "expert_half_tokens": 88.4,
         "decode_attention_efficiency": 0.901,
     }, Spread(0.47, 0.22, 0.50, 0.60, 0.41, 0.80),
         "club, lot3090, misc, q38mtp, scorebd, ubsweep, xj24: GeForce, 92 rows, 11 models"),
     ("rtx-a6000", "llama.cpp", "cuda"): Fit({
-        "bandwidth_efficiency": 0.828, "compute_efficiency": 0.465, "bits16_compute_share": 1.14,
+        "bandwidth_efficiency": 0.828, "compute_efficiency": 0.232, "bits16_compute_share": 1.14,
         "attention_efficiency": 0.0834,
     }, Spread(0.15, 0.35, 0.45, 0.60, 0.25, 0.70), "xj24: Llama 3 in builds of 2024, 24 rows"),
     ("a10", "llama.cpp", "cuda"): Fit(
-        {"compute_efficiency": 0.465}, UNKNOWN_BOX, "as rtx-a6000", "assumed"),
+        {"compute_efficiency": 0.233}, UNKNOWN_BOX, "as rtx-a6000", "assumed"),
     ("blackwell", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.87, "overhead_s": 0.70e-3, "linear_layer_s": 7.8e-5,
-        "expert_layer_s": 2.25e-5, "compute_efficiency": 0.95, "kquant_compute_share": 0.944,
+        "expert_layer_s": 2.25e-5, "compute_efficiency": 0.237, "kquant_compute_share": 0.944,
         "expert_half_tokens": 119.0,
     }, Spread(0.29, 0.60, 0.40, 0.70, 0.60, 0.71),
         "q38mtp, q38swp, misc7, scorebd: RTX 5090; share of peak as on Ada"),
     ("rtx-pro-6000-ws", "llama.cpp", "cuda"): Fit({
-        "compute_efficiency": 0.456, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
+        "compute_efficiency": 0.228, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
     }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.60), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
     ("rtx-pro-6000-maxq", "llama.cpp", "cuda"): Fit({
-        "compute_efficiency": 0.456, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
+        "compute_efficiency": 0.228, "kquant_compute_share": 1.03, "fp4_compute_share": 1.42,
     }, Spread(0.29, 0.32, 0.40, 0.50, 0.45, 0.60), "pr19053, pro6kw, prp6k: 52 rows, 7 models"),
     ("xe2", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.778, "overhead_s": 17.7e-3, "compute_efficiency": 0.146,
@@ -290,15 +295,15 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
     }, Spread(1.33, 0.40, 1.33, 0.8, 0.42, 0.30),
         "kyb70: Arc Pro B70, 44 rows; decoding differs up to fourfold between formats"),
     ("hopper", "llama.cpp", "cuda"): Fit({
-        "bandwidth_efficiency": 0.646, "overhead_s": 2.88e-3, "compute_efficiency": 0.193,
+        "bandwidth_efficiency": 0.646, "overhead_s": 2.88e-3, "compute_efficiency": 0.0965,
         "attention_efficiency": 0.0511,
     }, Spread(0.31, 0.40, 0.40, 0.50, 0.35, 0.50), "xj24: H100 PCIe, Llama 3 in builds of 2024"),
     ("a100-80", "llama.cpp", "cuda"): Fit({
-        "bandwidth_efficiency": 0.583, "overhead_s": 2.43e-3, "compute_efficiency": 0.254,
+        "bandwidth_efficiency": 0.583, "overhead_s": 2.43e-3, "compute_efficiency": 0.127,
         "kquant_compute_share": 1.2, "attention_efficiency": 0.14,
     }, Spread(0.32, 0.40, 0.45, 0.50, 0.35, 0.50), "xj24: A100, Llama 3 in builds of 2024"),
     ("a100-40", "llama.cpp", "cuda"): Fit({
-        "bandwidth_efficiency": 0.583, "overhead_s": 2.43e-3, "compute_efficiency": 0.254,
+        "bandwidth_efficiency": 0.583, "overhead_s": 2.43e-3, "compute_efficiency": 0.127,
         "attention_efficiency": 0.14,
     }, UNKNOWN_BOX, "as a100-80", "assumed"),
     ("cpu-2core", "llama.cpp", "cpu"): Fit({

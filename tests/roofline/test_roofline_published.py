@@ -10,7 +10,11 @@ import functools
 
 import pytest
 
+from headroom_bench.catalog import find_hardware
+from headroom_bench.catalog.published import all_published
 from headroom_bench.roofline import Batch, Chunk, Deployment, Roofline
+from headroom_bench.roofline.constants import constants_for
+from headroom_bench.roofline.published import predicted_tok_s, roofline_of
 
 SPARK, STRIX = "dgx-spark", "strix-halo-128"
 
@@ -111,3 +115,26 @@ def test_short_prompts_are_read_slower_than_long_ones() -> None:
 
 def test_a_small_model_on_two_cores() -> None:
     assert 50 <= decode_tok_s(pricer("SmolLM2-135M", "cpu-2core", "Q4_1"), 1, 128) <= 70
+
+
+def test_prompts_on_a_box_that_gave_no_constant() -> None:
+    # Jetson AGX Orin: llama.cpp multiplies quantized weights in 8-bit units, whose rate the data
+    # sheet tells; 8B to 14B dense models (ait, scorebd) within the guess's own 40 %.
+    read = [
+        row
+        for row in all_published()
+        if row.hardware == "jetson-agx-orin-64" and row.kind == "prefill"
+    ]
+    assert len(read) >= 2
+    for row in read:
+        assert predicted_tok_s(roofline_of(row), row) == pytest.approx(row.tok_s, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    "box", ["rtx-3090", "rtx-4090", "rtx-5090", "rtx-a6000", "rtx-pro-6000-ws"]
+)
+def test_what_no_box_told_is_near_what_each_told(box: str) -> None:
+    known = constants_for(find_hardware(box), "llama.cpp", "cuda").compute_efficiency
+    unknown = constants_for(find_hardware("jetson-agx-thor"), "llama.cpp", "cuda")
+    assert (known.status, unknown.compute_efficiency.status) == ("fitted", "assumed")
+    assert unknown.compute_efficiency.value == pytest.approx(known.value, rel=0.1)
