@@ -42,9 +42,9 @@ def redline(
     ] = None,
     most: Annotated[int, typer.Option("--most", help="Most people to look at.", min=1)] = 4096,
     repeats: Annotated[
-        int,
-        typer.Option("--repeats", help="Seeds that each end rests on; default 3, live 1.", min=0),
-    ] = 0,
+        int | None,
+        typer.Option("--repeats", help="Seeds that each end rests on; default 3, live 1.", min=1),
+    ] = None,
     seed: flags.Seed = None,
     vs: Annotated[
         list[str] | None,

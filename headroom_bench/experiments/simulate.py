@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.experiments.box_words import in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.thinking import with_thinking
-from headroom_bench.report.summary import Window, build_summary
+from headroom_bench.judge.causes import limit_row
+from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import Target
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,27 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         record.run_id = folder.run_id
     folder.write_rows("requests.jsonl", outcome.records)
     folder.write_token_times(token_times.items())
-    ended_s = max((record.end_s or 0.0 for record in outcome.records), default=0.0)
+    summary = _summary(options, crowd, deployment, _with_memory(outcome, deployment, target))
+    summary["run_id"] = folder.run_id
+    folder.write_json("summary.json", summary)
+    folder.write_manifest(_manifest(options, crowd, deployment) | {"run_id": folder.run_id})
+    return folder.path, summary
+
+
+def _with_memory(outcome: WorldOutcome, deployment: Deployment, target: Target) -> WorldOutcome:
+    """Memory comes before all other limits where it is too small."""
+    why = why_it_does_not_fit(deployment, target.server)
+    if why is None:
+        return outcome
+    return replace(outcome, limits=[limit_row("memory", 1.0, why), *outcome.limits])
+
+
+def _summary(
+    options: SimulateOptions, crowd: Crowd, deployment: Deployment, outcome: WorldOutcome
+) -> dict[str, Any]:
+    target = options.target
     head: dict[str, Any] = {
-        "run_id": folder.run_id,
+        "run_id": None,
         "target": target.name,
         "crowd": crowd.name,
         "model": deployment.model.name,
@@ -69,46 +92,46 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         "world": "predicted",
         "status": "complete",
     }
-    prompts = _prompts(crowd)
     if crowd.prompts.kind != "distinct":
-        head["prompts"] = prompts
-    harness = {"lag_p99_ms": None, "cpu_share": None, "valid": True}
-    summary = build_summary(
+        head["prompts"] = _prompts(crowd)
+    complaint = memory_complaint(deployment, target.server)
+    return build_summary(
         head,
         outcome,
         None,
         {name: persona.target for name, persona in crowd.personas().items()},
         crowd.counts(),
-        Window(options.warmup_s, ended_s),
-        harness,
-        [complaint] if (complaint := memory_complaint(deployment, target.server)) else [],
+        Window(
+            options.warmup_s, max((record.end_s or 0.0 for record in outcome.records), default=0.0)
+        ),
+        {"lag_p99_ms": None, "cpu_share": None, "valid": True},
+        [complaint] if complaint else [],
     )
-    folder.write_json("summary.json", summary)
-    folder.write_manifest(
-        {
-            "run_id": folder.run_id,
-            "status": "complete",
-            "world": "predicted",
-            "headroom_bench": __version__,
-            "seed": crowd.seed,
-            "config": {
-                "target": target.name,
-                "hardware": deployment.hardware.name,
-                "model": deployment.model.name,
-                "quant": deployment.quant.name,
-                "runtime": deployment.runtime.name,
-                "backend": deployment.backend,
-                "slots": deployment.slots,
-                "ctx_per_slot": deployment.ctx,
-                "crowd": {"name": crowd.name, "counts": crowd.counts()},
-                "duration_s": options.duration_s,
-                "max_requests": options.max_requests,
-                "warmup_s": options.warmup_s,
-                "prompts": prompts,
-            },
-        }
-    )
-    return folder.path, summary
+
+
+def _manifest(options: SimulateOptions, crowd: Crowd, deployment: Deployment) -> dict[str, Any]:
+    return {
+        "run_id": None,
+        "status": "complete",
+        "world": "predicted",
+        "headroom_bench": __version__,
+        "seed": crowd.seed,
+        "config": {
+            "target": options.target.name,
+            "hardware": deployment.hardware.name,
+            "model": deployment.model.name,
+            "quant": deployment.quant.name,
+            "runtime": deployment.runtime.name,
+            "backend": deployment.backend,
+            "slots": deployment.slots,
+            "ctx_per_slot": deployment.ctx,
+            "crowd": {"name": crowd.name, "counts": crowd.counts()},
+            "duration_s": options.duration_s,
+            "max_requests": options.max_requests,
+            "warmup_s": options.warmup_s,
+            "prompts": _prompts(crowd),
+        },
+    }
 
 
 def _prompts(crowd: Crowd) -> dict[str, Any]:

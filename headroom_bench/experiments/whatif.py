@@ -76,13 +76,14 @@ def changed(target: Target, change: Change) -> Target:
 
 def with_same_sequence(before: ServerSpec, after: ServerSpec) -> ServerSpec:
     """Where the runtime is another one: `after` with the setting that gives each sequence as much
-    context as it had. Slots divide `-c` among them; without slots it is one sequence's own.
+    context as the other runtime would with as many slots. Slots divide `-c` among them; without
+    slots it is one sequence's own.
 
     Raises `UserError`: an unknown runtime.
     """
     if before.ctx is None or before.runtime == after.runtime:
         return after
-    each = before.ctx // _sharers(before)
+    each = before.ctx // _sharers(dataclasses.replace(before, slots=after.slots))
     return dataclasses.replace(after, ctx=each * _sharers(after))
 
 

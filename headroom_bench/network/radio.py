@@ -20,13 +20,16 @@ Times = NDArray[np.float64]
 class Radio:
     """One medium's past. Times in seconds, ascending from call to call."""
 
-    __slots__ = ("_at", "_backlog", "_backlogs", "_means", "_slopes", "_starts", "offered_s")
+    __slots__ = (
+        "_at", "_backlog", "_backlogs", "_idle", "_means", "_slopes", "_starts", "offered_s",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.offered_s = 0.0
         """Airtime of all that it was given to carry."""
         self._at = 0.0
         self._backlog = 0.0  # seconds of airtime that wait at `_at`
+        self._idle = True  # nothing came or waited in the last stretch
         # One stretch for each change: when it began, backlog then and how fast it grows, mean wait
         # beyond the backlog.
         self._starts = array("d", [0.0])
@@ -40,18 +43,24 @@ class Radio:
         length = until - self._at
         if length <= 0:
             return
+        idle = not frames and not self._backlog
+        if idle and self._idle:  # the last stretch goes on
+            self._at = until
+            return
+        self._idle = idle
         offered_s = frames * airtime_s
         load = offered_s / length
-        burst = max(together - 1.0, 0.0) / 2 * airtime_s if frames else 0.0
-        chance = load * airtime_s / (2 * (1 - load)) if load < 1 else 0.0
-        # Towards a load of 1 the formula grows without limit; within a stretch no more can wait
-        # than has come.
-        mean = burst + min(chance, load * length / 2)
+        mean = (together - 1.0) / 2 * airtime_s if frames and together > 1 else 0.0
+        if frames and load < 1:
+            # Towards a load of 1 the formula grows without limit; within a stretch no more can wait
+            # than has come.
+            mean += min(load * airtime_s / (2 * (1 - load)), offered_s / 2)
         self._starts.append(self._at)
         self._backlogs.append(self._backlog)
         self._slopes.append(load - 1.0)
         self._means.append(mean)
-        self._backlog = max(0.0, self._backlog + (load - 1.0) * length)
+        left = self._backlog + offered_s - length
+        self._backlog = left if left > 0 else 0.0
         self.offered_s += offered_s
         self._at = until
 

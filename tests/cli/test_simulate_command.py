@@ -89,3 +89,12 @@ def test_a_crowd_that_is_too_much_tells_what_broke_first(
     assert summary["totals"]["all_slots_share"] > 0.5
     assert run_app([*QUICK, *words, "--out", str(tmp_path)]) == 0
     assert "chat-reader first, by slots" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_model_that_does_not_fit_is_told_before_all_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    summary, _ = answer(capsys, tmp_path, "--model", "gpt-oss-120b", "--quant", "MXFP4")
+    assert summary["limits"][0]["limit"] == "memory"
+    assert "23.0 GB are usable" in summary["limits"][0]["evidence"]
+    assert any("does not fit" in told for told in summary["warnings"])

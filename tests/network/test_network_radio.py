@@ -83,3 +83,17 @@ def test_one_token_an_event_keeps_a_crowded_wifi_as_busy_as_a_kilobyte_would() -
     link = link_named("wifi-crowded")
     one, kilobyte = link.frame_s(EVENT_BYTES), link.frame_s(1000)
     assert kilobyte < 1.2 * one
+
+
+def test_a_long_silence_is_one_stretch() -> None:
+    radio = Radio()
+    radio.carry(1.0, 100, FRAME_S)
+    for second in range(2, 200):
+        radio.carry(float(second), 0, FRAME_S)
+    assert len(radio._starts) == 3
+    assert radio.waits(np.array([150.0])).tolist() == [0.0]
+    radio.burst(0.5)
+    radio.carry(200.0, 0, FRAME_S)
+    assert radio.waits(np.array([198.9, 199.1])).tolist() == pytest.approx([0.0, 0.4])
+    radio.carry(201.0, 100, FRAME_S)
+    assert radio.waits(np.array([200.5]))[0] > 0.0
