@@ -2,8 +2,10 @@
 
 Split slots have a share each; unified ones share one pool, in which idle slots make way. The slot
 is chosen as llama.cpp's server does (tools/server, `get_available_slot`): the longest shared prefix
-if it is more than a tenth of the prompt, else the slot that has been free for longest. What a slot
-is about to lose is parked in host memory, and a better match there is brought back.
+if it is more than a tenth of the prompt, else the slot that has been free for longest, of those
+never used the last. What a slot is about to lose is parked in host memory, and a better match there
+is brought back; when a task begins, idle slots are parked too (`--cache-idle-slots`, on by
+default), and cleared where they share a pool. All as builds b7551 to b11549 were recorded to do.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class Held:
     """Tokens at the start of `segments` that really are in memory."""
     checkpoints: tuple[int, ...] = ()
     """Tokens at which a state was saved, ascending."""
+    parked_in: int = -1
+    """The parked text that had all of it when somebody looked."""
 
     def shared(self, asked: tuple[Segment, ...]) -> int:
         """Tokens at the start of `asked` that are here too."""
@@ -71,7 +75,7 @@ class SlotMemory:
         self._design = design
         self._slots = [Slot(index) for index in range(design.parallel)]
         # The longest free first: a dict keeps the order of insertion, and a release inserts last.
-        self.free = {slot.index: slot for slot in self._slots}
+        self.free = {slot.index: slot for slot in reversed(self._slots)}
         self._pool = TokenPool(design.pool_tokens, decoders)
         self._host = HostCache(design.host_tokens) if design.host_tokens else None
 
@@ -171,12 +175,10 @@ class SlotMemory:
                 held = slot.held = better
                 task.moved += held.valid_tokens
                 shared = held.shared(task.segments)
-            elif not similar:
-                held = slot.held = Held()
-                shared = 0
-        if self._pool.limit is not None:  # idle slots are saved and cleared when a task begins
-            for other in self.free.values():
-                task.moved += host.park(other.held)
+        for index in sorted(self.free):
+            other = self.free[index]
+            task.moved += host.park(other.held)
+            if self._pool.limit is not None and other.held.valid_tokens:
                 self._pool.idle -= other.held.valid_tokens
                 other.held = Held()
         return shared

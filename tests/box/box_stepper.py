@@ -107,7 +107,7 @@ class Stepper:
             }
             index = max(shared, key=lambda i: (shared[i], -i))
             if not shared[index] > 0.1 * run.prompt:
-                index = min(shared, key=lambda i: (self.seats[i].left_at, i))
+                index = min(shared, key=lambda i: (self.seats[i].left_at, -i))
             seat = run.seat = self.seats[index]
             seat.run, seat.text = run, run.request.segments
             seat.valid = min(shared[index], run.prompt - 1)

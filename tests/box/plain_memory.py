@@ -45,7 +45,7 @@ class PlainSlots:
         index = max(free, key=lambda i: (found[i], -i))
         similar = found[index] > 0.1 * run.prompt
         if not similar:
-            index = min(free, key=lambda i: (self.left[i], i))
+            index = min(free, key=lambda i: (self.left[i], -i))
         text = self.texts[index]
         if self.design.host_tokens:
             text = self.swap(run, index, free, similar)
@@ -65,11 +65,9 @@ class PlainSlots:
             if better is not None:
                 run.moved += better[1]
                 text = better
-            elif not similar:
-                text = NOTHING
-        if self.design.pool_tokens is not None:
-            for other in sorted((i for i in free if i != index), key=lambda i: (self.left[i], i)):
-                run.moved += self.park(self.texts[other])
+        for other in sorted(i for i in free if i != index):
+            run.moved += self.park(self.texts[other])
+            if self.design.pool_tokens is not None:
                 self.texts[other] = NOTHING
         return text
 

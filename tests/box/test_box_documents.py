@@ -177,6 +177,60 @@ def test_slots_lose_prompts_that_host_memory_brings_back_for_a_price() -> None:
     assert set(languages(little, 6)) == {0}
 
 
+def test_slots_are_chosen_and_parked_as_a_recorded_llama_cpp_did() -> None:
+    """b11549, two split slots, `--cache-ram` on: five tasks with the sizes of its journal. Which
+    slot, how much it had, what was copied to host memory when the task began."""
+    pricer = ToyPricer()
+    box = Box.of(pricer, BoxDesign("split_slots", 2048, 2, host_tokens=100_000))
+    template, again = ("template", 24), ("same question", 15)
+    asked = [
+        request("0", template, again, max_tokens=110),
+        request("2", template, ("long question", 427), max_tokens=30),
+        request("112", template, again, max_tokens=8),
+        request("121", template, ("third question", 13), max_tokens=8),
+        request("130", template, again, max_tokens=8),
+    ]
+    for number, each in enumerate(asked):
+        box.submit(each, (0.0, 0.1, 100.0, 200.0, 300.0)[number])
+    serve(box)
+    served = [box.served(each.id) for each in asked]
+    # The last slot first; a full match; of two equal matches the first slot's; a full match.
+    assert [(one.slot, one.cached_tokens) for one in served] == [
+        (1, 0), (0, 0), (1, 38), (0, 24), (1, 38)
+    ]  # fmt: skip
+    moved = [batch.moved_tokens for batch in pricer.priced if batch.chunks]
+    # What slot 1 would lose, and a copy of idle slot 0. Then a text that is parked already, but our
+    # task 112 answers in other words than task 0, so its 46 tokens are new. Then slot 0's 44.
+    assert moved == [0, 0, 148 + 480, 46, 44]
+
+
+def test_a_match_below_the_threshold_is_still_used_by_the_slot_that_it_falls_to() -> None:
+    """b11549, task 198: a slot taken as the least recently used, for 24 of 1833 tokens is no
+    similarity, read 1809."""
+    box = Box.of(ToyPricer(), BoxDesign("split_slots", 2048, 2, host_tokens=100_000))
+    for number, tokens in enumerate((30, 27, 1809)):
+        asked = request(f"r{number}", ("template", 24), (f"ask{number}", tokens), max_tokens=1)
+        box.submit(asked, number // 2 * 100.0)
+    serve(box)
+    assert (box.served("r2").slot, box.served("r2").cached_tokens) == (1, 24)
+
+
+def test_idle_slots_that_share_a_pool_are_parked_and_cleared_when_a_task_begins() -> None:
+    """The server says so when it starts: "saved to prompt cache and cleared"."""
+    design = BoxDesign("unified_slots", 2048, 2, pool_tokens=2048, host_tokens=100_000)
+    box = Box.of(ToyPricer(), design)
+    for number, at in enumerate((0.0, 0.0, 100.0)):
+        asked = request(f"r{number}", (f"text{number % 2}", 300), max_tokens=10)
+        box.submit(asked, at)
+    serve(box)
+    held = {view.index: view.held_tokens for view in box.snapshot().slots}
+    assert held == {0: 0, 1: 309}
+    assert box.served("r2").cached_tokens == 299
+    box.submit(request("r3", ("text1", 300), max_tokens=1), 200.0)
+    serve(box)
+    assert box.served("r3").cached_tokens == 299  # brought back from host memory
+
+
 def test_a_shared_prefix_is_stored_once_in_pages() -> None:
     box = Box.of(ToyPricer(), BoxDesign("paged", 1600, 32, pool_tokens=3200))
     box.submit(request("first", ("system", 1040), ("one", 8), max_tokens=1), 0.0)
