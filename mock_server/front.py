@@ -321,5 +321,16 @@ class Front:
 
     async def _truth(self, request: web.Request) -> web.StreamResponse:
         truth = self.service.truth
-        told = {"lost": truth.lost, "requests": truth.latest(request.query.getall("id", ()))}
+        requests = truth.latest(request.query.getall("id", ()))
+        told = {"lost": truth.lost, "mock": self.lateness(), "requests": requests}
         return web.json_response(body=dumps(told))
+
+    def lateness(self) -> dict[str, float]:
+        """How much later than its own times the mock was, in seconds of life."""
+        wall = self.service.wall
+        return {
+            "time_scale": self.options.time_scale,
+            "slip_s": wall.slip_s,
+            "worst_slip_s": wall.worst_slip_s,
+            "slips": wall.slips,
+        }

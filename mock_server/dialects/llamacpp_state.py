@@ -56,7 +56,7 @@ def models(front: Front) -> dict[str, Any]:
 
 
 def props(front: Front, build: Build) -> dict[str, Any]:
-    name, wall, options = front.model, front.service.wall, front.options
+    name, options = front.model, front.options
     return {
         "default_generation_settings": {
             "params": short_settings(default_settings()),
@@ -80,12 +80,7 @@ def props(front: Front, build: Build) -> dict[str, Any]:
         "build_info": build.info,
         "is_sleeping": False,
         "cors_proxy_enabled": False,
-        "mock": {
-            "time_scale": options.time_scale,
-            "slip_s": wall.slip_s,
-            "worst_slip_s": wall.worst_slip_s,
-            "slips": wall.slips,
-        },
+        "mock": front.lateness(),
     }
 
 
