@@ -191,7 +191,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "fp4_half_share": 0.0, "fp4_prompt_p": 2.0, "expert_half_tokens": 22.0,
         "token_share": 0.0169,
         "bits8_compute_share": 0.782, "linear_token_s": 6.44e-06,
-    }, Spread(0.17, 0.11, 0.21, 0.12, 0.21, 0.31),
+    }, Spread(0.17, 0.11, 0.21, 0.12, 0.15, 0.22),
         "ggspark26, gbrep, jethac, prglm, prmmv, seed1, spkmmvq: 348 rows, 12 models, 2026"),
     ("rdna3.5", "llama.cpp", "vulkan"): Fit({
         "ungrouped_attention_share": 0.495,
