@@ -62,7 +62,7 @@ def fill_timing(
 
 def _sorted_gaps(times: Moments) -> Moments:
     if isinstance(times, np.ndarray):
-        gaps = np.diff(times)
+        gaps = times[1:] - times[:-1]
         gaps.sort()
         return gaps
     return sorted(map(operator.sub, itertools.islice(times, 1, None), times))

@@ -18,9 +18,18 @@ _LARGEST = 1e12
 _Z90 = _NORMAL.inv_cdf(0.9)
 
 
+KEY_SEPARATOR = "\x1f"
+"""Between the parts of a key, so that no two keys are one text."""
+
+
 def uniform(*key: object) -> float:
     """A number in the open interval (0, 1), a pure function of the key."""
-    digest = blake2b("\x1f".join(map(str, key)).encode(), digest_size=8).digest()
+    return uniform_of(KEY_SEPARATOR.join(map(str, key)))
+
+
+def uniform_of(key: str) -> float:
+    """The same for a key that is put together already."""
+    digest = blake2b(key.encode(), digest_size=8).digest()
     # 52 bits: with more, the largest would round to 1, whose normal quantile is infinite.
     return ((int.from_bytes(digest, "little") >> 12) + 0.5) / 2**52
 

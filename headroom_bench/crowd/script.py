@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from headroom_bench.crowd.draws import Distribution, uniform
+from headroom_bench.crowd.draws import KEY_SEPARATOR, Distribution, uniform, uniform_of
 from headroom_bench.crowd.persona import Each, Extra, Persona, SegmentPlan
 from headroom_bench.crowd.sessions import Session
 from headroom_bench.segments import Segment
@@ -48,9 +48,15 @@ class Draws:
     persona: str
     user: int
     conversation: int
+    _whose: str = field(init=False)
+    """How all keys begin: they are many."""
+
+    def __post_init__(self) -> None:
+        parts = (self.seed, self.persona, self.user, self.conversation, "")
+        object.__setattr__(self, "_whose", KEY_SEPARATOR.join(map(str, parts)))
 
     def u(self, what: str, turn: int = -1, step: int = -1) -> float:
-        return uniform(self.seed, self.persona, self.user, self.conversation, turn, step, what)
+        return uniform_of(f"{self._whose}{turn}{KEY_SEPARATOR}{step}{KEY_SEPARATOR}{what}")
 
     def of(self, distribution: Distribution, what: str, turn: int = -1, step: int = -1) -> float:
         if distribution.kind == "fixed":  # whatever the number: it is dear to come by

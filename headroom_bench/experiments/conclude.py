@@ -111,6 +111,7 @@ def _predict_beside(state: RunState, deployment: Deployment) -> WorldOutcome:
         state.options.crowd,
         deployment,
         naming(state),
+        warmup_s=state.options.warmup_s,
         lengths=measured_lengths(records),
         server=server_told(state, deployment),
         one_way_s=one_way_s(state),

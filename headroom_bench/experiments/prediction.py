@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headroom_bench.box import Box
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.experiments.bounds import bound_by_phase, shares_of_bounds, time_spent
 from headroom_bench.experiments.deployment import box_of
@@ -15,7 +16,7 @@ from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
 from headroom_bench.simulate.asked import Times
 from headroom_bench.simulate.ways import Path
-from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld
+from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld, Worked
 from headroom_bench.target import ServerSpec
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def predict_crowd(
     naming: Naming,
     *,
     duration_s: float | None = None,
+    warmup_s: float = 0.0,
     max_requests: int | None = None,
     lengths: Mapping[str, Lengths] | None = None,
     one_way_s: float = 0.0,
@@ -39,7 +41,8 @@ def predict_crowd(
 
     With `lengths` (from a measured run, by request id) every prompt and answer has its measured
     length. `server` is what is told of the server's settings (see `box_of`). With `persona_links`
-    people's own links act, which they do in simulations only.
+    people's own links act, which they do in simulations only. How busy the box was is told of the
+    time after `warmup_s`; records are of all.
 
     Returns the outcome and every request's token times (seconds on the run's clock).
     """
@@ -62,21 +65,25 @@ def predict_crowd(
         max_requests=max_requests,
         lengths=lengths,
     )
-    ended_s = world.run(crowd, duration_s)
-    usage = box.usage
-    load = Load(
-        busy_share=usage.busy_s / ended_s if ended_s else None,
-        all_slots_share=usage.all_taken_s / ended_s if ended_s else None,
-        preempted=usage.preempted,
-        killed=usage.killed,
-        one_pool=box.design.memory == "paged",
-        radio_busy_shares=world.ways.radio_busy_shares(ended_s),
-    )
+    world.run(crowd, duration_s, warmup_s)
+    load = _load(world.worked(), box)
     on_radio = {name for name, link in links.items() if link.shared}
     if not keep_times:
         return WorldOutcome(records, load, on_radio=on_radio), token_times
     limits, phases = explain(records, load, deployment, on_radio)
     return WorldOutcome(records, load, limits, phases, on_radio), token_times
+
+
+def _load(worked: Worked, box: Box) -> Load:
+    seconds = worked.seconds
+    return Load(
+        busy_share=worked.busy_s / seconds if seconds else None,
+        all_slots_share=worked.all_taken_s / seconds if seconds else None,
+        preempted=worked.preempted,
+        killed=worked.killed,
+        one_pool=box.design.memory == "paged",
+        radio_busy_shares={n: s / seconds for n, s in worked.radios_s.items() if seconds},
+    )
 
 
 def links_of(crowd: Crowd) -> dict[str, Link]:

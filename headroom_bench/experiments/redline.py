@@ -153,6 +153,7 @@ def simulated_probe(options: RedlineOptions, deployment: Deployment) -> CrowdPro
             deployment,
             naming,
             duration_s=options.duration_s,
+            warmup_s=options.warmup_s,
             server=options.target.server,
             persona_links=True,
             keep_times=False,

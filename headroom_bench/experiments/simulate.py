@@ -54,6 +54,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         deployment,
         naming,
         duration_s=options.duration_s,
+        warmup_s=options.warmup_s,
         max_requests=options.max_requests,
         one_way_s=options.one_way_s,
         server=target.server,

@@ -152,11 +152,9 @@ class Ways:
         arrived = link.arrivals(at, size, request.request_id)
         return np.full(len(sent), arrived[0])
 
-    def radio_busy_shares(self, ended_s: float) -> dict[str, float]:
-        """By shared link: its airtime, rests included, over the time until `ended_s`."""
-        if ended_s <= 0:
-            return {}
-        return {name: medium.radio.offered_s / ended_s for name, medium in self._media.items()}
+    def offered_s(self) -> dict[str, float]:
+        """Airtime that each shared link was given to carry so far, by name, rests included."""
+        return {name: medium.radio.offered_s for name, medium in self._media.items()}
 
     def account(self, now: float) -> None:
         """Tells the radios what they carried since the last change. The box must be at `now`, or

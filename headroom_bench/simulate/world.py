@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from headroom_bench.box import POOL_EXHAUSTED, QUEUE_FULL, Box, BoxRequest, Event
+from headroom_bench.box import POOL_EXHAUSTED, QUEUE_FULL, Box, BoxRequest, Event, Usage
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
 from headroom_bench.crowd.prompts import SharedTexts
@@ -28,12 +29,28 @@ from headroom_bench.simulate.kernel import Kernel, Process, Wait
 from headroom_bench.simulate.replay import Lengths, as_measured
 from headroom_bench.simulate.ways import Path, Ways
 
-__all__ = ["Emit", "Lengths", "Naming", "SimulatedWorld"]
+__all__ = ["Emit", "Lengths", "Naming", "SimulatedWorld", "Worked"]
 
 Emit = Callable[[RequestRecord, Times], None]
 """Takes each finished record and its token times, shape (tokens,), seconds."""
 
 _NOTHING = np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """How hard a life was for the box and the radios, in seconds and counts."""
+
+    seconds: float
+    """How long that life was."""
+    busy_s: float
+    """With a pass in flight."""
+    all_taken_s: float
+    """With every place taken."""
+    preempted: int
+    killed: int
+    radios_s: Mapping[str, float]
+    """Airtime offered to each shared link, the rests of a duty cycle included."""
 
 
 class SimulatedWorld:
@@ -72,6 +89,9 @@ class SimulatedWorld:
         self._sleepers: dict[int, Process] = {}
         self._sleeps = 0
         self._ended_s = 0.0
+        self._warmup_s = 0.0
+        self._warm = Usage()
+        self._warm_radios_s: dict[str, float] = {}
 
     # --- what personas see ----------------------------------------------------------------------
 
@@ -81,11 +101,6 @@ class SimulatedWorld:
 
     def now(self) -> float:
         return self._kernel.now
-
-    @property
-    def ways(self) -> Ways:
-        """Everybody's way, to be read."""
-        return self._ways
 
     def sleep(self, seconds: float) -> Awaitable[None]:
         def begin(process: Process) -> None:
@@ -122,17 +137,21 @@ class SimulatedWorld:
 
     # --- running --------------------------------------------------------------------------------
 
-    def run(self, crowd: Crowd, duration_s: float | None) -> float:
+    def run(self, crowd: Crowd, duration_s: float | None, warmup_s: float = 0.0) -> float:
         """Lives the crowd's life; returns the virtual moment at which it ended.
 
         That is when the world stopped or the last answer ended, whichever was later: a pause after
-        the last answer of a life whose `lengths` have run out is no part of it.
+        the last answer of a life whose `lengths` have run out is no part of it. `worked` leaves the
+        first `warmup_s` out.
 
         Raises ValueError when nothing would ever end it.
         """
         if duration_s is None and self._max_requests is None and self._lengths is None:
             raise ValueError("a simulation needs a duration, a number of requests, or lengths")
         kernel, box = self._kernel, self._box
+        self._warmup_s = warmup_s
+        if warmup_s > 0:
+            kernel.at(warmup_s, self._look)
         if duration_s is not None:
             kernel.at(duration_s, self._stop)
         for user in crowd.users():
@@ -161,6 +180,29 @@ class SimulatedWorld:
         process = self._sleepers.pop(number, None)
         if process is not None:
             process.resume()
+
+    # --- how hard it was ------------------------------------------------------------------------
+
+    def worked(self) -> Worked:
+        """What box and radios had to do, in the stretch that counts."""
+        before, after = self._warm, self._box.usage
+        return Worked(
+            seconds=max(0.0, self._ended_s - self._warmup_s),
+            busy_s=after.busy_s - before.busy_s,
+            all_taken_s=after.all_taken_s - before.all_taken_s,
+            preempted=after.preempted - before.preempted,
+            killed=after.killed - before.killed,
+            radios_s={
+                name: seconds - self._warm_radios_s.get(name, 0.0)
+                for name, seconds in self._ways.offered_s().items()
+            },
+        )
+
+    def _look(self, _: object = None) -> None:
+        """The warm-up is over."""
+        self._catch_up()
+        self._warm = replace(self._box.usage)
+        self._warm_radios_s = self._ways.offered_s()
 
     # --- a request's way ------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom_bench.crowd.draws import Distribution, read_distribution, uniform
+from headroom_bench.crowd.script import Draws
 from headroom_bench.errors import UserError
 from headroom_bench.toml_table import Table
 
@@ -139,3 +140,10 @@ def test_wrong_distributions_are_refused(raw: object, told: str) -> None:
         read(raw)
     assert str(why.value).startswith("a.toml: x: ")
     assert told in str(why.value)
+
+
+def test_a_conversations_draws_are_keyed_by_all_that_names_it() -> None:
+    draws = Draws(7, "chat", 3, 2)
+    assert draws.u("output", 1) == uniform(7, "chat", 3, 2, 1, -1, "output")
+    assert draws.u("output", 1, 4) == uniform(7, "chat", 3, 2, 1, 4, "output")
+    assert len({Draws(7, "chat", *key).u("x") for key in ((3, 2), (2, 3), (32, 3))}) == 3

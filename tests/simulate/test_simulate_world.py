@@ -349,6 +349,23 @@ def test_a_replay_of_its_own_prediction_is_that_prediction() -> None:
     assert again.records == drawn.records
 
 
+# --- how hard it was ----------------------------------------------------------------------------
+
+
+def test_the_warm_up_is_left_out_of_how_busy_the_box_was() -> None:
+    """10 s of answer from the start, then nothing until 20 s."""
+    people = crowd((replace(probe(160), think_s=fixed(60)), 1))
+    for warmup_s, busy_s in ((0.0, 10.0), (4.0, 6.0), (15.0, 0.0)):
+        box = Box(FlatPricer(), 1, 1000)
+        world = SimulatedWorld(box, Naming("run", "mock"), lambda *_: None)
+        world.run(people, 20.0, warmup_s)
+        worked = world.worked()
+        assert worked.seconds == 20.0 - warmup_s
+        assert worked.busy_s == pytest.approx(busy_s, abs=0.0625)
+        assert worked.all_taken_s == worked.busy_s
+        assert (worked.preempted, worked.killed) == (0, 0)
+
+
 # --- crowds -------------------------------------------------------------------------------------
 
 
