@@ -1,22 +1,42 @@
 """The sequences that decode with drafted tokens: each pass gives each of them one or several.
 
 How many is drawn by request and pass, so every pass is stepped singly, and the sums over the
-sequences are taken anew for each. The same face as `Decoders`.
+sequences are taken anew for each, once. The same face as `Decoders`.
 """
 
 from __future__ import annotations
 
 from array import array
+from operator import attrgetter
 
+from headroom_bench.box.events import made
 from headroom_bench.box.speculation import Speculation, seed_of
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Batch, Chunk
+
+_by_order = attrgetter("order")
 
 
 class Drafters:
     """Who decodes, by drafts and verification."""
 
-    __slots__ = ("_gains", "_page_tokens", "_speculation", "_window", "beat", "tasks")
+    __slots__ = (
+        "_done",
+        "_gains",
+        "_growing",
+        "_inside",
+        "_kv",
+        "_most",
+        "_page_tokens",
+        "_pages",
+        "_pages_next",
+        "_speculation",
+        "_stale",
+        "_verify",
+        "_window",
+        "beat",
+        "tasks",
+    )
 
     steady = False
     ahead = False
@@ -31,10 +51,20 @@ class Drafters:
         self._page_tokens = page_tokens
         self._speculation = speculation
         self._gains: list[tuple[Task, int]] = []
+        self._done: list[Task] = []
+        self._stale = True
+        self._kv = 0  # their tokens in memory, and these within the window
+        self._inside = 0
+        self._growing = 0  # sequences still below the window
+        self._verify = 0  # what the next pass drafts in all, and at most for one
+        self._most = 0
+        self._pages = 0  # now, and when the next pass has written what it verifies
+        self._pages_next = 0
 
     # --- who ----------------------------------------------------------------------------------
 
     def add(self, task: Task) -> None:
+        self._stale = True
         self.tasks[task.order] = task
         if not task.seed:
             # Equal prompts at temperature 0 have equal answers, so they accept alike.
@@ -43,6 +73,7 @@ class Drafters:
             task.seed = seed_of(text or task.request.id) | 1
 
     def remove(self, task: Task) -> None:
+        self._stale = True
         del self.tasks[task.order]
 
     def generated(self, task: Task) -> int:
@@ -56,31 +87,31 @@ class Drafters:
     def pass_over(self, ends: array[float]) -> int:
         """One pass is over: everyone has the token that it samples, and the accepted before it.
         How many that makes."""
-        (end,) = ends
+        self._stale = True
         self.beat += 1
-        gains, tokens = [], 0
+        accept, most = self._speculation.accepted, self._speculation.tokens
+        gains, done, tokens = [], [], 0
         for task in self.tasks.values():
-            drafted = self._drafted(task)
-            accepted = self._speculation.accepted(
-                task.request.kind, task.seed, task.drafts, drafted
-            )
+            times = task.times
+            left = task.wanted - len(times)
+            drafted = most if most < left else left - 1  # one token of a pass comes without
+            gained = 1 + accept(task.request.kind, task.seed, task.drafts, drafted)
             task.drafts += 1
             task.drafted += drafted
-            task.accepted += accepted
-            task.times.extend([end] * (accepted + 1))
-            gains.append((task, accepted + 1))
-            tokens += accepted + 1
-        self._gains = gains
+            task.accepted += gained - 1
+            times.extend(ends * gained)
+            if gained == left:
+                done.append(task)
+            gains.append((task, gained))
+            tokens += gained
+        self._gains, self._done = gains, done
         return tokens
 
     def gains(self) -> list[tuple[Task, int]]:
         return self._gains
 
     def finishing(self) -> list[Task]:
-        return sorted(
-            (task for task in self.tasks.values() if len(task.times) == task.wanted),
-            key=lambda task: task.order,
-        )
+        return sorted(self._done, key=_by_order)
 
     def steady_until(self, beat: int) -> int:
         return beat
@@ -100,52 +131,68 @@ class Drafters:
         """What the next pass carries."""
         if not decode:
             return Batch(0, 0, 0, 0, chunks, moved_tokens=moved)
-        contexts = [_context(task) for task in self.tasks.values()]
-        drafts = [self._drafted(task) for task in self.tasks.values()]
-        kv_tokens, window = sum(contexts), self._window
-        inside, growing = kv_tokens, len(contexts)
-        if window is not None:
-            inside = sum(min(context, window) for context in contexts)
-            growing = sum(context < window for context in contexts)
-        return Batch(
-            decodes=len(contexts),
-            kv_tokens=kv_tokens,
-            window_tokens=inside,
-            windows_growing=growing,
-            chunks=chunks,
-            verify=sum(drafts),
-            draft_passes=max(drafts, default=0),
-            lockstep=self._lockstep(),
-            moved_tokens=moved,
+        if self._stale:
+            self._sum()
+        return made(
+            Batch,
+            (
+                len(self.tasks),
+                self._kv,
+                self._inside,
+                self._growing,
+                chunks,
+                self._verify,
+                self._most,
+                self._lockstep(),
+                moved,
+            ),
         )
 
     def pass_tokens(self) -> int:
-        return sum(1 + self._drafted(task) for task in self.tasks.values())
+        if self._stale:
+            self._sum()
+        return len(self.tasks) + self._verify
 
     def kv_now(self) -> int:
-        return sum(map(_context, self.tasks.values()))
+        if self._stale:
+            self._sum()
+        return self._kv
 
     def pages_after(self, beat: int) -> int:
         """Pages now, or once the next pass has written what it verifies."""
-        page = self._page_tokens
-        if beat == self.beat:
-            return sum(-(-_context(task) // page) for task in self.tasks.values())
-        return sum(
-            -(-(_context(task) + 1 + self._drafted(task)) // page) for task in self.tasks.values()
-        )
+        if self._stale:
+            self._sum()
+        return self._pages if beat == self.beat else self._pages_next
 
     def most_pages(self, beat: int) -> int:
         return self.pages_after(beat)
 
-    def _drafted(self, task: Task) -> int:
-        """No more than could be used: one token of the pass comes without."""
-        return min(self._speculation.tokens, task.wanted - len(task.times) - 1)
+    def _sum(self) -> None:
+        page, most, window = self._page_tokens, self._speculation.tokens, self._window
+        kv = outside = verify = longest = pages = pages_next = 0
+        growing = len(self.tasks)
+        for task in self.tasks.values():
+            times = len(task.times)
+            context = task.prompt_tokens + times - 1  # all but the token sampled last
+            drafted = task.wanted - times - 1
+            if drafted > most:
+                drafted = most
+            if drafted > longest:
+                longest = drafted
+            kv += context
+            verify += drafted
+            pages += -(-context // page)
+            pages_next += -(-(context + 1 + drafted) // page)
+            if window is not None and context >= window:
+                outside += context - window
+                growing -= 1
+        self._kv, self._inside, self._growing = kv, kv - outside, growing
+        self._verify, self._most = verify, longest
+        self._pages, self._pages_next = pages, pages_next
+        self._stale = False
 
     def _lockstep(self) -> int:
         greedy = [task for task in self.tasks.values() if task.request.greedy]
-        return len(greedy) - len({(_context(task), task.segments) for task in greedy})
-
-
-def _context(task: Task) -> int:
-    """Tokens in memory: all but the one sampled last."""
-    return task.prompt_tokens + len(task.times) - 1
+        if len(greedy) < 2:
+            return 0
+        return len(greedy) - len({(len(task.times), task.segments) for task in greedy})

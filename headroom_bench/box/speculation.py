@@ -54,20 +54,17 @@ class Speculation:
             # negated, so that it ascends for bisect
             ladder = tuple(-(alpha**j) for j in range(1, self.tokens + 1))
             self._ladders[kind] = ladder
-        return min(bisect_left(ladder, -_uniform(seed, number)), drafted)
+        # u in [0, 1) is the `number`-th output of splitmix64 (Steele, Lea and Flood 2014).
+        z = (seed + number * 0x9E3779B97F4A7C15) & _MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        accepted = bisect_left(ladder, ((z ^ (z >> 31)) >> 11) / -(1 << 53))
+        return accepted if accepted < drafted else drafted
 
 
 def seed_of(text: str) -> int:
     """64 bits of a text, equal on every platform."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def _uniform(seed: int, number: int) -> float:
-    """In [0, 1): the `number`-th output of splitmix64 (Steele, Lea and Flood 2014)."""
-    z = (seed + number * 0x9E3779B97F4A7C15) & _MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return ((z ^ (z >> 31)) >> 11) / (1 << 53)
 
 
 def tokens_a_pass(alpha: float, drafted: int) -> float:
