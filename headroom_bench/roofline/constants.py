@@ -44,6 +44,8 @@ class Constants:
     """Share of the vendor's memory bandwidth that streaming weights reaches."""
     kquant_bandwidth_share: Constant
     """Bandwidth of streaming K- and I-quants over that of simpler blocks: unpacking costs time."""
+    bits16_bandwidth_share: Constant
+    """The same for weights in 16 bits: below 1 where the backend has no fast product for them."""
     expert_bandwidth_share: Constant
     """Bandwidth of streaming a few experts over that of streaming a whole matrix."""
     expert_16bit_share: Constant

@@ -54,6 +54,7 @@ _METHODOLOGY = "Methodology page, its table of assumptions"
 COMMON: Mapping[str, tuple[float, str, str, str]] = {
     "bandwidth_efficiency": (0.80, "1", "assumed", f"{_MEAN}, less what unknown boxes may lack"),
     "kquant_bandwidth_share": (0.93, "1", "assumed", _MEAN),
+    "bits16_bandwidth_share": (1.0, "1", "assumed", "no loss outside of SYCL"),
     "expert_bandwidth_share": (0.93, "1", "assumed", _MEAN),
     "expert_16bit_share": (1.0, "1", "assumed", "no loss outside of Vulkan"),
     "kv_bandwidth_share": (0.93, "1", "assumed", _MEAN),
@@ -289,11 +290,13 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "attention_efficiency": 0.0132, "expert_half_tokens": 62.3, "expert_16bit_share": 1.0,
     }, Spread(0.70, 0.40, 0.70, 0.60, 0.36, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
     ("xe2", "llama.cpp", "sycl"): Fit({
-        "bandwidth_efficiency": 0.638, "overhead_s": 6.63e-3, "compute_efficiency": 0.211,
+        "bandwidth_efficiency": 0.675, "kquant_bandwidth_share": 0.839,
+        "bits16_bandwidth_share": 0.21, "expert_bandwidth_share": 0.209, "overhead_s": 0.45e-3,
+        "linear_layer_s": 9.6e-5, "expert_layer_s": 1.2e-5, "compute_efficiency": 0.211,
         "kquant_compute_share": 0.962, "bits16_compute_share": 0.401, "fp4_compute_share": 1.15,
         "attention_efficiency": 0.0195, "expert_half_tokens": 287.0,
-    }, Spread(1.33, 0.40, 1.33, 0.8, 0.42, 0.30),
-        "kyb70: Arc Pro B70, 44 rows; decoding differs up to fourfold between formats"),
+    }, Spread(0.28, 0.45, 0.45, 0.8, 0.42, 0.35),
+        "b70cb, kyb70: Arc Pro B70, 92 rows; three models in BF16 decode at a fifth of the rate"),
     ("hopper", "llama.cpp", "cuda"): Fit({
         "bandwidth_efficiency": 0.646, "overhead_s": 2.88e-3, "compute_efficiency": 0.0965,
         "attention_efficiency": 0.0511,

@@ -41,7 +41,11 @@ def weight_class(quant: Quant) -> str:
 
 def shares_of(kind: str, constants: Constants) -> FormatShares:
     """The shares of a weight class (see `weight_class`) under a box's constants."""
-    bandwidth = constants.kquant_bandwidth_share.value if kind == "kquant" else 1.0
+    of_class = {
+        "kquant": constants.kquant_bandwidth_share,
+        "bits16": constants.bits16_bandwidth_share,
+    }
+    bandwidth = of_class[kind].value if kind in of_class else 1.0
     of_experts = constants.expert_16bit_share.value if kind == "bits16" else 1.0
     overlap = constants.overlap_p.value
     compute = {
