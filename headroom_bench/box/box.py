@@ -41,7 +41,6 @@ class _Call(NamedTuple):
 
 
 _call_at = attrgetter("at")
-_by_order = attrgetter("order")
 
 
 class Box:
@@ -80,7 +79,7 @@ class Box:
         self._calls: list[_Call] = []  # by time, then in order of calling
         self._queue: OrderedDict[int, Task] = OrderedDict()  # by task number
         self._reading: list[Task] = []
-        self._running = 0  # those who read or decode
+        self._running: dict[int, Task] = {}  # those who read or decode, by order of admission
         self._decoders = _decoding(pricer, design)
         self._memory = _memory(design, self._decoders)
         self._plan = Plan(pricer, design, self._decoders, self._memory, self._reading, leap)
@@ -203,10 +202,9 @@ class Box:
             SlotView(index, "free", None, None, 0, 0, 0, 0, tokens)
             for index, tokens in self._memory.idle()
         ]
-        running = (*self._reading, *self._decoders.tasks.values())
-        views += map(self._view, running)
+        views += map(self._view, self._running.values())
         views.sort(key=attrgetter("index"))
-        free = self.design.parallel - self._running
+        free = self.design.parallel - len(self._running)
         share = self._memory.used_share()
         return Snapshot(self._now, tuple(views), free, len(self._queue), share)
 
@@ -293,7 +291,7 @@ class Box:
                 task.cached_tokens = task.start
                 usage.queue_s += at - task.submitted_at
             self._reading.append(task)
-            self._running += 1
+            self._running[task.order] = task
             id_ = task.request.id
             events.append(made(Event, ("admitted", id_, at, task.prompt_tokens, "")))
             events.append(made(Event, ("cached", id_, at, task.start, "")))
@@ -312,7 +310,7 @@ class Box:
         else:
             self._reading.remove(task)
             generated, written = len(task.times), task.held
-        self._running -= 1
+        del self._running[task.order]
         memory.release(task, generated, written, keep=keep)
         self._refused = False
 
@@ -329,11 +327,10 @@ class Box:
 
     def _make_room(self, events: list[Event]) -> None:
         """The next pass does not fit: the last admitted steps back, or all die (llama.cpp, MLX)."""
-        running = sorted((*self._reading, *self._decoders.tasks.values()), key=_by_order)
         if self.design.memory == "paged":
-            self._preempt(running[-1], events)
+            self._preempt(next(reversed(self._running.values())), events)
         else:
-            for task in running:
+            for task in list(self._running.values()):
                 self._leave(task, keep=False)
                 self._close(task, "killed")
                 self.usage.killed += 1
@@ -368,7 +365,7 @@ class Box:
         passes, began_at, at = count - taken, self._at, ends[count - 1]
         usage.passes += passes
         usage.busy_s += at - began_at
-        if self._running >= self.design.parallel:
+        if len(self._running) >= self.design.parallel:
             usage.all_taken_s += at - began_at
         if decodes:
             new = ends if passes == whole else ends[taken:count]

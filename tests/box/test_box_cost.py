@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
@@ -11,8 +12,9 @@ import pytest
 from box_toys import ToyPricer, request
 from numpy.typing import NDArray
 
-from headroom_bench.box import Box, plan
+from headroom_bench.box import Box, BoxDesign, plan
 from headroom_bench.box.decoders import Decoders
+from headroom_bench.box.design import MemoryKind
 from headroom_bench.box.events import BoxRequest
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Batch
@@ -181,3 +183,78 @@ def test_pages_of_a_batch_cost_the_same_whatever_its_size(count: int) -> None:
     for beat in (0, 1, 15, 16, 17, 1000):
         want = sum(-(-(beat + task.shift + 1) // 16) for task in decoders.tasks.values())
         assert decoders.pages_after(beat) == want <= decoders.most_pages(beat)
+
+
+class Operations:
+    """Counts the bytecodes that run while it is entered."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Operations:
+        sys.settrace(self._begin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _begin(self, frame: FrameType, event: str, arg: object) -> Callable[..., object]:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: object) -> Callable[..., object]:
+        self.count += event == "opcode"
+        return self._step
+
+
+def crowded(memory: MemoryKind, others: int) -> Box:
+    """A box in which so many decode, of one more at most, with answers of many lengths."""
+    pool = None if memory == "split_slots" else 4096 * (others + 2)
+    design = BoxDesign(memory, 4096, others + 1, pool_tokens=pool, batch_tokens=others + 64)
+    box = Box.of(FlatPricer(window=600), design)
+    for number in range(others):
+        length = 500 + number * 7919 % 1000
+        box.submit(request(f"r{number}", (f"text{number}", 1), max_tokens=length), 0.0)
+    box.advance(0.015)  # one pass, which reads them all
+    assert len(box._decoders.tasks) == others
+    return box
+
+
+def operations_of_a_request(memory: MemoryKind, others: int) -> int:
+    """Of one who comes, is read, answered and forgotten while so many others decode."""
+    box = crowded(memory, others)
+    asked = request("one", ("system", 40), ("ask", 24), max_tokens=30)
+    events: list[str] = []
+    with Operations() as operations:
+        box.submit(asked, 0.02)
+        while "finished" not in events:
+            at = box.next_event_at(by=0.02)
+            assert at is not None
+            events += [event.kind for event in box.advance(at) if event.id == "one"]
+        box.forget("one")
+    assert events == ["admitted", "cached", "first_token", "finished"]
+    return operations.count
+
+
+@pytest.mark.parametrize("memory", ["split_slots", "unified_slots", "paged", "dynamic_batch"])
+def test_a_request_costs_log_n_of_those_beside_it(memory: MemoryKind) -> None:
+    few, many = (operations_of_a_request(memory, others) for others in (32, 1024))
+    assert many < few * 1.1
+
+
+def test_a_preemption_costs_log_n_of_those_beside_it() -> None:
+    counts = []
+    for others in (32, 1024):
+        design = BoxDesign("paged", 512, others, pool_tokens=(others - 1) * 128 + 512)
+        box = Box.of(FlatPricer(), design)
+        for number in range(others):
+            box.submit(request(f"r{number}", (f"text{number}", 32), max_tokens=110), 0.0)
+        operations = Operations()
+        while not box.usage.preempted:
+            at = box.next_event_at()
+            assert at is not None
+            operations = Operations()
+            with operations:
+                box.advance(at)
+        counts.append(operations.count / box.usage.preempted)
+    assert counts[1] < counts[0] * 1.1
