@@ -32,6 +32,7 @@ class Ask:
     """Whether `tokens` is the asker's limit, or what the model chose."""
     stop: tuple[str, ...] = ()
     stream: bool = False
+    choices: int = 1
     include_usage: bool = False
     thinking: bool | None = None
     """Whether to reason first; None: as the server does by itself."""
@@ -126,10 +127,13 @@ def stop_words(body: dict[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def one_choice(body: dict[str, Any]) -> None:
-    if (number(body, "n") or 1) > 1:
-        told = "this mock answers one choice a request: 'n' must be 1"
-        raise RefusedError("value", told, field="n", value=body["n"])
+def choices(body: dict[str, Any], most: int) -> int:
+    """`n`: how many answers are wanted."""
+    wanted = whole(body, "n")
+    if wanted is not None and not 1 <= wanted <= most:
+        told = f"Invalid 'n': must be from 1 to {most}, not {wanted}"
+        raise RefusedError("value", told, field="n", value=wanted)
+    return wanted or 1
 
 
 def chat_logprobs(body: dict[str, Any], default: int = 0, most: int = MOST) -> int | None:

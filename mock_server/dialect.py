@@ -61,6 +61,8 @@ class Dialect(Protocol):
     """Routes that no API key guards."""
     done_after_error: bool
     """A failed stream ends with `[DONE]`."""
+    usage_each_choice: bool
+    """With `n` above 1 each choice tells its own usage."""
     loads_on_demand: bool
     """The first request waits for the model; else every route says that it loads."""
 

@@ -7,6 +7,7 @@ import random
 import string
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from aiohttp.http import HttpVersion10
 from headroom_bench.segments import Segment, total_tokens
 from mock_server.answers import NOTHING, Answer, write_answer, write_call
 from mock_server.asks import Ask, parse_json
+from mock_server.choices import Choir
 from mock_server.dialect import Dialect, Voice, dumps
 from mock_server.facts import ModelFacts
 from mock_server.faults import HEADER, Fault
@@ -168,27 +170,38 @@ class Front:
         prompt_tokens = total_tokens(segments)
         room = min(ctx or self.service.ctx_per_slot, self.service.ctx_per_slot) - prompt_tokens
         plain = any(isinstance(fault, RequestFault) and fault.plain for fault in faults)
-        job = self._job(ask, name, segments, room, request, faults)
-        job.cut_tokens = cut_tokens
+        jobs = [
+            self._job(ask, name, number, segments, room, request, faults)
+            for number in range(ask.choices if prompt_tokens else 1)
+        ]
+        for job in jobs:
+            job.cut_tokens = cut_tokens
+        if len(jobs) > 1:
+            voice = Choir(voice, jobs, usage_each=self.dialect.usage_each_choice)
         most = self.service.box.design.max_queue
         if most is not None and self.service.waiting >= most:
             busy = "server busy, please try again.  maximum pending requests exceeded"
             raise RefusedError("failed", busy, status=503)
         if not prompt_tokens:
-            job.answer, job.slot = NOTHING, 0
+            jobs[0].answer, jobs[0].slot = NOTHING, 0
         if ask.stream and not plain and (room > 0 or not prompt_tokens):
-            return await self._streamed(request, job, voice, faults, ask.ping_s)
-        return await self._whole(request, job, voice, room, faults)
+            return await self._streamed(request, jobs, voice, faults, ask.ping_s)
+        return await self._whole(request, jobs, voice, room, faults)
 
     def _job(
         self,
         ask: Ask,
         name: str,
+        number: int,
         segments: Sequence[Segment],
         room: int,
         request: web.Request,
         faults: Sequence[Fault],
     ) -> Job:
+        """The choice of that number, each with a draw of its own unless it is greedy."""
+        if number:
+            name = f"{name}/{number}"
+            ask = ask if ask.greedy else replace(ask, draw=f"{ask.draw}/{number}")
         answer = self._written(ask, prompt_id(segments), room)
         kept = tuple(segments) if ask.cache_prompt else uncached(segments, name)
         said_back = content_id("assistant", answer.said_back())
@@ -232,18 +245,21 @@ class Front:
     async def _streamed(
         self,
         request: web.Request,
-        job: Job,
+        jobs: Sequence[Job],
         voice: Voice,
         faults: Sequence[Fault],
         ping_s: float | None,
     ) -> web.StreamResponse:
-        dialect = self.dialect
+        dialect, job = self.dialect, jobs[0]
         stream = self._stream(request, job, faults)
         if not dialect.headers_with_first_token:
             await stream.start()
         kills = next((f.tokens for f in faults if isinstance(f, KvExhausted)), None)
-        reply = StreamReply(self.service, voice, stream, job, kills)
-        job.reply, job.sent_ns = reply, stream.sent_ns
+        reply = StreamReply(self.service, voice, stream, jobs, kills)
+        for each in jobs:
+            each.reply = reply
+        if len(jobs) == 1:
+            job.sent_ns = stream.sent_ns
         opening = voice.opening(job)
         if opening:
             stream.write(opening)
@@ -252,19 +268,28 @@ class Front:
                 await stream.start()
                 reply.finished(job)
             else:
-                self.service.submit(job)
+                self._submit(jobs)
             if ping_s is None or dialect.ping_s is None:
                 ping_s = dialect.ping_s
             await reply.played(ping_s / self.options.time_scale if ping_s and ping_s > 0 else None)
             await stream.finish()
         finally:  # reached by cancellation when the client disconnects
             stream.over()
-            self.service.hang_up(job)
-            if job.answer is not NOTHING:
-                self.service.delivered(job)
+            self._over(jobs)
         if stream.response is None:
             raise RefusedError("failed", reply.failure)
         return stream.response
+
+    def _submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.service.submit(job)
+
+    def _over(self, jobs: Sequence[Job]) -> None:
+        """The asker is gone or has all."""
+        for job in jobs:
+            self.service.hang_up(job)
+            if job.answer is not NOTHING:
+                self.service.delivered(job)
 
     def _stream(self, request: web.Request, job: Job, faults: Sequence[Fault]) -> Stream:
         headers = self.dialect.stream_headers(request)
@@ -278,18 +303,24 @@ class Front:
         )
 
     async def _whole(
-        self, request: web.Request, job: Job, voice: Voice, room: int, faults: Sequence[Fault]
+        self,
+        request: web.Request,
+        jobs: Sequence[Job],
+        voice: Voice,
+        room: int,
+        faults: Sequence[Fault],
     ) -> web.StreamResponse:
         """What is not streamed: answers in one piece, refusals, and nothing for nothing."""
+        job = jobs[0]
         if job.answer is not NOTHING:
-            reply = WholeReply()
-            job.reply = reply
-            self.service.submit(job)
+            reply = WholeReply(len(jobs))
+            for each in jobs:
+                each.reply = reply
             try:
+                self._submit(jobs)
                 failure = await reply.answered
             finally:
-                self.service.hang_up(job)
-                self.service.delivered(job)
+                self._over(jobs)
             if failure and room < 1:
                 ctx = self.service.ctx_per_slot
                 told = too_long(job.prompt_tokens, ctx)

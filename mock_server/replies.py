@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from mock_server.dialect import Voice
 from mock_server.jobs import Job
@@ -11,18 +12,24 @@ from mock_server.stream import Stream
 
 
 class StreamReply:
-    """Writes the events of one answer as they happen. Where the headers wait for the first token,
-    what is said before they are out is kept until then."""
+    """Writes the events of one answer, of one choice or several, as they happen. Where the headers
+    wait for the first token, what is said before they are out is kept until then."""
 
     def __init__(
-        self, service: Service, voice: Voice, stream: Stream, job: Job, kills_at: int | None
+        self,
+        service: Service,
+        voice: Voice,
+        stream: Stream,
+        jobs: Sequence[Job],
+        kills_at: int | None,
     ) -> None:
         """`kills_at`: with so many tokens every request dies."""
         self.failure = ""
         self._service = service
         self._voice = voice
         self._stream = stream
-        self._job = job
+        self._jobs = jobs
+        self._left = len(jobs)
         self._kills_at = kills_at
         self._kept: list[tuple[bytes, int]] = []
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -62,15 +69,24 @@ class StreamReply:
         if self._kills_at is not None and job.generated > self._kills_at:
             self._service.fail_all(KV_EXHAUSTED)
             return
+        stamps = self._stream.sent_ns
+        before = len(stamps)
         self._say(self._voice.tokens(job, new), new)
+        if len(self._jobs) > 1:  # one has the stream's own stamps
+            job.sent_ns.extend(stamps[before:])
 
     def finished(self, job: Job) -> None:
         for data in self._voice.ending(job):
             self._say(data, 0)
-        self._end()
+        self._left -= 1
+        if not self._left:
+            self._end()
 
-    def failed(self, _: Job, message: str) -> None:
+    def failed(self, job: Job, message: str) -> None:
+        if self._over.done():  # another choice has said it
+            return
         self.failure = message
+        self._hang_up(but=job)
         if self._stream.response is not None:
             self._say(self._voice.broken(message), 0)
         self._end()
@@ -88,8 +104,13 @@ class StreamReply:
     def _write(self, data: bytes, tokens: int) -> None:
         self._stream.write(data, tokens)
         if not self._stream.open:  # hung up, or too slow a reader
-            self._service.hang_up(self._job)
+            self._hang_up()
             self._end()
+
+    def _hang_up(self, but: Job | None = None) -> None:
+        for job in self._jobs:
+            if job is not but:
+                self._service.hang_up(job)
 
     def _end(self) -> None:
         for future in (self._begun, self._over):
@@ -98,9 +119,11 @@ class StreamReply:
 
 
 class WholeReply:
-    """Waits for the end of the answer; the future tells what went wrong, empty for nothing."""
+    """Waits for the end of an answer's choices; the future tells what went wrong, empty for
+    nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, choices: int = 1) -> None:
+        self._left = choices
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def admitted(self, job: Job) -> None: ...
@@ -110,7 +133,9 @@ class WholeReply:
     def tokens(self, job: Job, new: int) -> None: ...
 
     def finished(self, _: Job) -> None:
-        self._end("")
+        self._left -= 1
+        if not self._left:
+            self._end("")
 
     def failed(self, _: Job, message: str) -> None:
         self._end(message)

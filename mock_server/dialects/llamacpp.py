@@ -46,6 +46,7 @@ class LlamaCpp:
     open_paths: tuple[str, ...] = ("/health", "/v1/health")
     done_after_error = False
     loads_on_demand = False
+    usage_each_choice = True
 
     def __init__(self, front: Front) -> None:
         """Raises `UserError` for an unknown `journal_format`."""
@@ -120,7 +121,7 @@ class LlamaCpp:
         body = await front.body(request)
         name = front.name("chatcmpl-")
         segments = front.segmenter.chat(asks.parse_messages(body))
-        ask = parse_ask(body, name, chat=True)
+        ask = parse_ask(body, name, slots=front.service.slots, chat=True)
         verbose = asks.flag(body, "verbose")
         voice = Chat(
             front,
@@ -136,7 +137,7 @@ class LlamaCpp:
         front = self._front
         body = await front.body(request)
         name = front.name("chatcmpl-")
-        ask = parse_ask(body, name)
+        ask = parse_ask(body, name, slots=front.service.slots)
         segments = front.segmenter.raw(self._prompt(body))
         voice = Completion(front, self._build, name, ask)
         return await front.answer(request, ask, segments, voice, name=name)
@@ -145,7 +146,7 @@ class LlamaCpp:
         front = self._front
         body = await front.body(request)
         name = front.name("chatcmpl-")
-        ask = parse_ask(body, name)
+        ask = parse_ask(body, name, slots=front.service.slots)
         prompt = self._prompt(body)
         ids = asks.flag(body, "return_tokens")
         voice = Native(front, self._build, ask, prompt, ids)

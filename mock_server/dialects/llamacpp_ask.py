@@ -8,16 +8,17 @@ from typing import Any
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
 from mock_server.logprobs import MOST
+from mock_server.refusals import RefusedError
 
 
-def parse_ask(body: dict[str, Any], name: str, *, chat: bool = False) -> Ask:
-    """`name`: the request's own. `chat`: the route knows tools and thoughts.
+def parse_ask(body: dict[str, Any], name: str, *, slots: int, chat: bool = False) -> Ask:
+    """`name`: the request's own. `slots`: the server's, of which each choice takes one. `chat`: the
+    route knows tools and thoughts.
 
     Raises `RefusedError`.
     """
     limit = asks.whole(body, "max_tokens", "max_completion_tokens", "n_predict")
     limit = -1 if limit is None else limit
-    asks.one_choice(body)
     stop = asks.stop_words(body)
     stream = asks.flag(body, "stream")
     top_logprobs = _logprobs(body, chat)
@@ -38,6 +39,7 @@ def parse_ask(body: dict[str, Any], name: str, *, chat: bool = False) -> Ask:
         limited=limit >= 0 or endless,
         stop=stop,
         stream=stream,
+        choices=_choices(body, slots),
         include_usage=asks.flag(asks.table(body, "stream_options"), "include_usage"),
         thinking=_thinking(body) if chat else False,
         functions=() if endless else functions,
@@ -63,6 +65,15 @@ def _logprobs(body: dict[str, Any], chat: bool) -> int | None:
         return asks.chat_logprobs(body, default=MOST)
     key = "n_probs" if "n_probs" in body else "logprobs"
     return asks.completion_logprobs(body, key) or None
+
+
+def _choices(body: dict[str, Any], slots: int) -> int:
+    key = "n_cmpl" if "n_cmpl" in body else "n"
+    wanted = asks.whole(body, key) or 1
+    if wanted > slots:
+        told = "n_cmpl cannot be greater than the number of slots, please increase -np"
+        raise RefusedError("value", told, field=key, value=wanted)
+    return max(1, wanted)
 
 
 def _sampling(body: dict[str, Any]) -> dict[str, Any]:

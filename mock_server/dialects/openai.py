@@ -17,6 +17,8 @@ from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
 from mock_server.refusals import RefusedError
 
+MOST_CHOICES = 128
+"""OpenAI's limit."""
 _STATUS = {
     "unauthorized": (401, "invalid_request_error", "invalid_api_key"),
     "loading": (503, "server_error", None),
@@ -83,6 +85,7 @@ class OpenAi:
     open_paths: tuple[str, ...] = ()
     done_after_error = True
     loads_on_demand = False
+    usage_each_choice = False
     owner: ClassVar[str] = "openai"
     ignores_n: ClassVar[bool] = False
     """Answers one choice however many are asked for."""
@@ -175,10 +178,9 @@ class OpenAi:
         ask = parse_ask(
             body, name, default_tokens=self.default_tokens, least_tokens=self.least_tokens
         )
-        if not self.ignores_n:
-            asks.one_choice(body)
+        choices = 1 if self.ignores_n else asks.choices(body, MOST_CHOICES)
         top = self.logprobs_of(body, chat=tools)
-        ask = replace(ask, top_logprobs=top, salt=self.salt_of(body))
+        ask = replace(ask, choices=choices, top_logprobs=top, salt=self.salt_of(body))
         if not tools:
             return replace(ask, thinking=False)
         functions, wanted = asks.offered_functions(body)

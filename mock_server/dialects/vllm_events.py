@@ -59,7 +59,7 @@ class _VllmVoice(Voice):
         self._begun = False
 
     def tokens(self, job: Job, new: int, /) -> bytes:
-        self._waiting += job.newest(new)
+        self._waiting = [*self._waiting, *job.newest(new)]  # not in place: voices are copied
         begun, self._begun = self._begun, True
         if begun and not job.complete and len(self._waiting) < self._interval:
             return b""

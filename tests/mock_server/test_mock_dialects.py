@@ -264,3 +264,53 @@ async def test_the_official_client_reads_log_probabilities(dialect: str) -> None
         chances = [top.logprob for top in token.top_logprobs]
         assert chances == sorted(chances, reverse=True)
         assert sum(math.exp(chance) for chance in chances) <= 1
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_the_official_client_gets_several_choices(dialect: str) -> None:
+    asked: dict[str, Any] = {"model": "m", "messages": MESSAGES, "max_tokens": 6, "n": 3}
+    streamed = asked | {"stream": True, "stream_options": {"include_usage": True}}
+    async with running(dialect=dialect, alias="m", slots=4) as url:
+        client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none")
+        create = client.chat.completions.create
+        whole = await create(**asked)
+        parts = [part async for part in await create(**streamed)]
+        await client.close()
+        async with aiohttp.ClientSession() as session, session.get(url + "/truth") as answer:
+            told = (await answer.json())["requests"]
+    many = 1 if dialect in ("ollama", "mlx") else 3  # which answer one, whatever is asked
+    assert [choice.index for choice in whole.choices] == list(range(many))
+    texts = [choice.message.content for choice in whole.choices]
+    assert len(set(texts)) == many
+    for index in range(many):
+        said = [
+            choice.delta.content or ""
+            for part in parts
+            for choice in part.choices
+            if choice.index == index
+        ]
+        assert "".join(said) == texts[index]
+    usages = [part.usage for part in parts if part.usage]
+    counts = [usage.completion_tokens for usage in usages]
+    assert counts == ([6] * many if dialect == "llamacpp" else [6 * many])
+    assert len(told) == 2 * many
+    assert all(request["outcome"] == "done" for request in told)
+    assert sum(len(request["token_sent_ns"]) for request in told) == 6 * many
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_hang_up_ends_every_choice(dialect: str) -> None:
+    async with (
+        running(Flat(0.005), dialect=dialect, alias="m", slots=3) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        body = chat(stream=True, model="m", max_tokens=2000, n=3)
+        async with session.post(url + CHAT, json=body) as answer:
+            await answer.content.readany()
+            answer.close()
+        async with session.post(url + CHAT, json=chat(model="m", max_tokens=2)) as answer:
+            assert answer.status == 200
+        async with session.get(url + "/truth") as answer:
+            told = (await answer.json())["requests"]
+    assert {request["outcome"] for request in told} == {"cancelled", "done"}
+    assert len(told) == (2 if dialect in ("ollama", "mlx") else 4)

@@ -320,3 +320,48 @@ async def test_answers_503_while_loading() -> None:
         await asyncio.sleep(0.35)
         async with session.get(url + "/health") as answer:
             assert answer.status == 200
+
+
+def of_index(told: list[Any], index: int) -> list[Any]:
+    """The shapes of one choice's events."""
+    return [
+        shape(event)
+        for event in told
+        if event != "[DONE]" and event["choices"] and event["choices"][0]["index"] == index
+    ]
+
+
+async def test_two_choices_look_recorded() -> None:
+    name = "chat_stream_n2"
+    async with running(slots=2) as url:
+        _, _, writes = await replay(url, name)
+    ours, theirs = events(b"".join(writes)), events(recorded(name).body)
+    for index in (0, 1):
+        assert of_index(ours, index) == of_index(theirs, index)
+    assert (ours[-1], ours.count("[DONE]")) == ("[DONE]", 1)
+    for told in (ours, theirs):  # each choice tells its own usage
+        usages = [event for event in told if event != "[DONE]" and not event["choices"]]
+        assert [usage["usage"]["completion_tokens"] for usage in usages] == [6, 6]
+        assert shape(usages[0]) == shape(usages[1])
+    texts = [
+        "".join(
+            event["choices"][0]["delta"].get("content") or ""
+            for event in ours
+            if event != "[DONE]" and event["choices"] and event["choices"][0]["index"] == index
+        )
+        for index in (0, 1)
+    ]
+    assert texts[0] != texts[1]
+
+
+async def test_more_choices_than_slots_are_refused() -> None:
+    async with running(slots=2) as url, aiohttp.ClientSession() as session:
+        async with session.post(url + "/v1/chat/completions", json=chat(n=3)) as answer:
+            told = await answer.json()
+            assert answer.status == 400
+        async with session.post(
+            url + "/completion", json={"prompt": "a", "n": 2, "n_predict": 3}
+        ) as a:
+            both = await a.json()
+    assert "number of slots" in told["error"]["message"]
+    assert [one["index"] for one in both] == [0, 1]

@@ -53,6 +53,23 @@ async def test_streams_look_recorded(name: str) -> None:
     assert ours == flat
 
 
+async def test_two_choices_look_recorded() -> None:
+    name = "chat_stream_n2"
+    async with running(**TINY | {"slots": 4, "request_metrics": False}) as url:
+        _, _, writes = await replay(url, name, VLLM)
+    ours, theirs = events(b"".join(writes)), events(recorded(name, VLLM).body)
+    for told in (ours, theirs):
+        for index in (0, 1):
+            own = [e for e in told[:-2] if e["choices"][0]["index"] == index]
+            reasons = [event["choices"][0]["finish_reason"] for event in own]
+            assert reasons == [None] * (len(own) - 1) + ["length"]
+            assert own[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+        assert told[-2]["usage"]["completion_tokens"] == 8  # of both
+        assert told[-2]["usage"]["total_tokens"] == told[-2]["usage"]["prompt_tokens"] + 8
+        assert told[-1] == "[DONE]"
+    assert {str(shape(event)) for event in ours} == {str(shape(event)) for event in theirs}
+
+
 async def test_log_probabilities_look_recorded() -> None:
     name = "completion_stream_logprobs"
     async with running(**TINY) as url:
