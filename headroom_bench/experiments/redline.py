@@ -27,6 +27,7 @@ from headroom_bench.judge.redline import Limits, Ruling, find_redline
 from headroom_bench.judge.turns import TargetLike, Turn, turns_of
 from headroom_bench.judge.verdict import (
     LEAST_TURNS,
+    TIGHT_USED,
     GroupVerdict,
     Load,
     Word,
@@ -51,6 +52,8 @@ PLENTY_OF_TURNS = 300
 """With so many a share of 95 % is known to 1.3 points: that is enough."""
 FIRM_ERRORS = 1.5
 """Standard errors between a group and its target that make a ruling firm."""
+FEW_TURNS = 5
+"""So many turns without a miss, all well inside, make a ruling firm too."""
 _SEED_STEP = 1_000_003
 """Between the seeds of one size's trials; far from the seeds that people choose."""
 
@@ -287,9 +290,12 @@ def _point(
 
 
 def _firm(group: GroupVerdict, target: TargetLike | None) -> bool:
-    """Whether more turns would hardly change the ruling on a group."""
+    """Whether more turns would hardly change the ruling on a group: its share is far from the
+    target, or all of its turns were well inside."""
     if target is None or group.turns >= PLENTY_OF_TURNS:
         return True
+    if group.met_share == 1 and group.turns >= FEW_TURNS:
+        return group.used_p95 is not None and group.used_p95 < TIGHT_USED
     return group.turns > 0 and abs(misses(group, target)) >= FIRM_ERRORS
 
 

@@ -2,8 +2,9 @@
 
 Headroom's search: double the crowd until it fails, then bisect. Chance is part of every crowd, so
 both ends of the bracket are probed again with other seeds, and all trials of a size are judged
-together. Where an end does not hold, the search goes on from there with every size looked at as
-often as it takes: both ends then rest on several seeds and stay where they are.
+together. Where an end does not hold, the search goes on from there with every size probed until its
+ruling is firm, which takes few trials far from the edge, until both ends rest on several seeds and
+stay where they are.
 """
 
 from __future__ import annotations
@@ -69,18 +70,19 @@ def find_redline(
             made.append(probe(size, len(made)))
         return ruling(made)
 
-    def firmly(size: int) -> bool:
-        said = tried(size, limits.repeats)
+    def firmly(size: int, times: int = 1) -> bool:
+        said = tried(size, times)
         while not said.firm and len(trials[size]) < limits.most_repeats:
             said = tried(size, len(trials[size]) + 1)
         return said.passes
 
-    def once(size: int) -> bool:
-        return tried(size, 1).passes
+    def holds(end: int | None, passes: bool) -> bool:
+        return end is None or firmly(end, limits.repeats) == passes
 
-    low, high = _bracket(once, limits.least, limits)
-    if not ((low is None or firmly(low)) and (high is None or not firmly(high))):
-        # A single trial was too kind or too harsh: from there on with as many as each size needs.
+    low, high = _bracket(lambda size: tried(size, 1).passes, limits.least, limits)
+    while not (holds(low, True) and holds(high, False)):
+        # Trials were too kind or too harsh. Each time one size at least has more of them than
+        # before, so this ends.
         low, high = _bracket(firmly, low or limits.least, limits)
     return Bracket(low, high, trials)
 

@@ -44,7 +44,8 @@ def persona_words(facts: Facts) -> Iterator[str]:
 
 
 def _loop(facts: Facts) -> str:
-    told = f"Takes {_amount(facts.get('turns', 1))} turns in a conversation"
+    turns = _amount(facts.get("turns", 1))
+    told = f"Takes {turns} turn{'' if turns == '1' else 's'} in a conversation"
     rounds = facts.get("rounds", 1)
     if rounds not in (1, {"fixed": 1}):
         wait = facts.get("tool_wait_s", 0)

@@ -85,6 +85,18 @@ def test_an_unlucky_end_is_given_another_chance() -> None:
     assert (found.passes, found.fails) == (20, 21)
 
 
+def test_sizes_far_from_the_edge_are_not_looked_at_again_and_again() -> None:
+    """An unlucky first trial sends the search on; only what is near the edge costs many seeds."""
+
+    def probe(size: int, repeat: int) -> float:
+        return 0.0 if size > 20 or (size == 16 and repeat == 0) else 1.0
+
+    found = find_redline(probe, shares, Limits(1, 100, 3, 6))
+    assert (found.passes, found.fails) == (20, 21)
+    many = {size for size, trials in found.trials.items() if len(trials) > 1}
+    assert many <= {15, 16, 20, 21}
+
+
 @given(st.integers(0, 2**32), st.integers(5, 60))
 def test_noise_ends_in_a_bracket_whose_ends_hold(seed: int, edge: int) -> None:
     rng = random.Random(seed)
