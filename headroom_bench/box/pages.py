@@ -44,8 +44,8 @@ class PagedMemory:
     def seat(self, task: Task) -> bool:
         if not self._seats:
             return False
-        private = self._settle()
-        tree, page, target = self.tree, self._page, task.target
+        tree, page, target, private = self.tree, self._page, task.target, self._private()
+        tree.shrink(self._limit - private)
         found = self._find(task)
         start = min(found.tokens, (target - 1) // page * page)
         tokens = target
@@ -101,8 +101,9 @@ class PagedMemory:
         heappush(self._seats, task.seat)
 
     def settle(self) -> None:
-        if self.tree.pages > self.tree.used:
-            self._settle()
+        tree = self.tree
+        if tree.pages > tree.used:
+            tree.shrink(self._limit - self._private())
 
     def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:  # noqa: ARG002
         if self._design.reserve_answer or not decodes:
@@ -132,14 +133,6 @@ class PagedMemory:
             return self._beside
         decoders = self._decoders
         return self._beside + decoders.pages_after(decoders.beat)
-
-    def _settle(self) -> int:
-        """Settle. The pages that running sequences hold beside the tree."""
-        private = self._private()
-        excess = self.tree.pages + private - self._limit
-        if excess > 0:
-            self.tree.evict(excess)
-        return private
 
     def _find(self, task: Task) -> Match:
         """How much of the prompt, and of the answer so far, the tree holds."""

@@ -282,16 +282,19 @@ class PrefixTree:
             here = here.parent
         here.refs -= 1
 
-    def evict(self, pages: int) -> None:
-        """Let go of so many pages. There must be as many that nobody uses."""
-        self.pages -= pages
+    def shrink(self, limit: int) -> None:
+        """Let go of pages until no more than so many are held. No more may be in use."""
+        excess = self.pages - limit
+        if excess <= 0:
+            return
+        self.pages = limit
         unused = self._unused
-        while pages > 0:
+        while excess > 0:
             node = next(iter(unused))
-            if node.pages > pages:
-                node.pages -= pages
+            if node.pages > excess:
+                node.pages -= excess
                 return
-            pages -= node.pages
+            excess -= node.pages
             self._drop(node)
 
     def _drop(self, node: Node) -> None:
