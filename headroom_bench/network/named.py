@@ -28,9 +28,11 @@ def link_named(name: str) -> Link:
 
 
 def link_of(network: Network) -> Link:
-    """A catalogue entry as a path. Raises `UserError` for one that only adds to another path."""
+    """A catalogue entry as a path. Raises `UserError` for one that only adds to another path, or
+    whose figures cannot be."""
     if network.rtt_ms is None or network.up_mbit_s is None or network.down_mbit_s is None:
         raise UserError(f"{network.name} adds to another path: write '{network.id}{OVER}NAME'")
+    _check(network)
     resend = _resend(network.retransmit_at)
     return Link(
         name=network.id,
@@ -46,6 +48,16 @@ def link_of(network: Network) -> Link:
         airtime=airtime_of(network) if network.shared_medium else _no_airtime,
         duty_cycle=LORA_DUTY_CYCLE if network.id.startswith("lora") else 1.0,
     )
+
+
+def _check(network: Network) -> None:
+    """Raises `UserError` for figures with which nothing would ever arrive."""
+    if not (network.up_mbit_s and network.down_mbit_s):
+        raise UserError(f"{network.name}: up_mbit_s and down_mbit_s must be above 0")
+    if not 0 <= (network.loss or 0.0) < 1:
+        raise UserError(f"{network.name}: loss is a share of packets, from 0 to below 1")
+    if network.mtu_bytes < 1:
+        raise UserError(f"{network.name}: mtu_bytes must be at least 1")
 
 
 def _tunnel(network: Network, under: Link) -> Link:

@@ -42,6 +42,21 @@ def test_a_tunnel_adds_to_the_path_below_it() -> None:
         link_named("carrier-pigeon")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"loss": 1.0}, "loss is a share of packets, from 0 to below 1"),
+        ({"loss": 3.0}, "loss is a share"),
+        ({"up_mbit_s": 0.0}, "up_mbit_s and down_mbit_s must be above 0"),
+        ({"mtu_bytes": 0}, "mtu_bytes must be at least 1"),
+        ({"retransmit_at": "pigeon"}, "must begin with one of tcp"),
+    ],
+)
+def test_a_path_over_which_nothing_arrives_is_refused(wrong: dict[str, object], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        link_of(replace(find_network("fibre-metro"), **wrong))
+
+
 # --- LoRa -------------------------------------------------------------------------------------
 
 
