@@ -15,7 +15,7 @@ from mock_server.dialects.llamacpp_ask import parse_ask
 from mock_server.dialects.llamacpp_builds import build_of
 from mock_server.dialects.llamacpp_events import Chat, Completion, Native
 from mock_server.dialects.llamacpp_log import LlamaCppLog
-from mock_server.dialects.llamacpp_metrics import metrics_text
+from mock_server.dialects.llamacpp_metrics import LlamaCppMetrics
 from mock_server.front import Front
 from mock_server.logs import Lines
 from mock_server.options import MockOptions
@@ -52,11 +52,13 @@ class LlamaCpp:
         """Raises `UserError` for an unknown `journal_format`."""
         self._front = front
         self._build = build_of(front.options.journal_format)
+        self._counted: LlamaCppMetrics | None = None
         self.headers_with_first_token = not self._build.headers_early
         self.ping_s = front.options.ping_s if self._build.pings else None
 
     def add_to(self, app: web.Application) -> None:
         app.on_response_prepare.append(_only_their_headers)
+        app.on_startup.append(self._count)
         get, post = app.router.add_get, app.router.add_post
         for prefix in ("", "/v1"):
             get(f"{prefix}/health", self._health)
@@ -71,6 +73,10 @@ class LlamaCpp:
         post("/v1/completions", self._completion)
         for path in ("/completion", "/completions"):
             post(path, self._native)
+
+    async def _count(self, _: web.Application) -> None:
+        """Metrics count from the start on."""
+        self._counted = LlamaCppMetrics(self._front.service, self._build)
 
     # --- how it answers -----------------------------------------------------------------------
 
@@ -198,13 +204,13 @@ class LlamaCpp:
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         front = self._front
-        if not front.options.metrics:
+        if not front.options.metrics or self._counted is None:
             message = "This server does not support metrics endpoint. Start it with `--metrics`"
             raise RefusedError("unsupported", message)
         front.service.wall.catch_up()
         headers = self.headers(request) | {"Process-Start-Time-Unix": str(front.started_unix_s)}
         headers["Content-Type"] = "text/plain; version=0.0.4"
-        return web.Response(body=metrics_text(front.service).encode(), headers=headers)
+        return web.Response(body=self._counted.text().encode(), headers=headers)
 
 
 async def _only_their_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from mock_tools import Flat, chat, events, recorded, replay, running, shape
+from mock_tools import LLAMACPP, Flat, chat, events, recorded, replay, running, shape
 
 STREAMS = [
     "chat_stream",
@@ -282,20 +282,48 @@ async def test_completions_tell_log_probabilities() -> None:
         assert all(token["top_logprobs"][0]["id"] == token["id"] for token in told)
 
 
-async def test_metrics_have_the_real_names() -> None:
-    names = {
-        line.split()[2]
-        for line in recorded("metrics_after").body.decode().splitlines()
-        if line.startswith("# TYPE")
-    }
-    async with running(metrics=True) as url:
-        _, _, body = await replay(url, "metrics_after")
-    ours = {
-        line.split()[2]
-        for line in b"".join(body).decode().splitlines()
-        if line.startswith("# TYPE")
-    }
-    assert ours == {name for name in names if "spec_decode" not in name}
+def families(body: bytes) -> list[str]:
+    return [line for line in body.decode().splitlines() if line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "form"),
+    [
+        (LLAMACPP, "metrics_after", "J8"),
+        (LLAMACPP, "metrics_spec_draft", "J8"),
+        ("llamacpp/b9713/http", "metrics_after", "J6"),
+        ("llamacpp/b7551/http", "metrics_after", "J4"),
+    ],
+)
+async def test_metrics_have_the_real_names_and_words(folder: str, name: str, form: str) -> None:
+    drafts = 4 if "spec" in name else None
+    async with (
+        running(metrics=True, journal_format=form, draft_tokens=drafts) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        async with session.post(url + "/v1/chat/completions", json=chat(max_tokens=40)) as answer:
+            await answer.read()
+        async with session.get(url + "/metrics") as answer:
+            ours = await answer.read()
+    assert families(ours) == families(recorded(name, folder).body)
+
+
+async def test_each_scrape_starts_the_rates_anew() -> None:
+    async def rate() -> float:
+        async with session.get(url + "/metrics") as answer:
+            text = await answer.text()
+        (line,) = [row for row in text.splitlines() if row.startswith("llamacpp:predicted_tok")]
+        return float(line.split()[1])
+
+    async with (
+        running(Flat(0.002), metrics=True) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        rates = [await rate()]
+        async with session.post(url + "/v1/chat/completions", json=chat(max_tokens=9)) as answer:
+            await answer.read()
+        rates += [await rate(), await rate()]
+    assert rates == [0, pytest.approx(9 / (8 * 0.002)), 0]
 
 
 async def test_drafts_are_counted_as_recorded() -> None:
