@@ -38,6 +38,8 @@ class Shape:
     experts: Any
     experts_per_token: Any
     expert_exponent: Any
+    expert_16bit: Any
+    """1 where experts are stored in 16 bits."""
     expert_width: Any
     """Of one routed expert's FFN; for a dense model the width that nothing is scaled at."""
     kv_bytes: Any
@@ -65,6 +67,8 @@ class Shape:
 
 
 _USUAL_WIDTH = 2048.0
+_BITS16 = 15.0
+"""Bits a weight from which experts count as stored in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,9 @@ class Rates:
     linear_token_s: Any
     latent_layer_s: Any
     expert_layer_s: Any
+    expert_16bit_share: Any
+    expert_16bit_compute_share: Any
+    expert_16bit_layer_s: Any
     batch_layer_s: Any
     expert_batch_s: Any
     token_share: Any
@@ -116,6 +123,7 @@ def shape_of(model: Model, weights: WeightBytes, kv: KvBytes, kv_k: str, kv_v: s
         experts=float(moe.n_experts) if moe else 0.0,
         experts_per_token=float(moe.experts_per_token) if moe else 0.0,
         expert_exponent=moe.expert_exponent if moe else 1.0,
+        expert_16bit=float(bool(moe) and weights.routed >= _BITS16 / 8 * params.routed),
         expert_width=float(moe.moe_intermediate) if moe else _USUAL_WIDTH,
         kv_bytes=kv.full_read,
         kv_copy_bytes=copy,
@@ -191,6 +199,9 @@ def rates_of(hardware: Hardware, fitted: Constants, kind: str) -> Rates:
         linear_token_s=fitted.linear_token_s.value,
         latent_layer_s=fitted.latent_layer_s.value,
         expert_layer_s=fitted.expert_layer_s.value,
+        expert_16bit_share=fitted.expert_16bit_share.value,
+        expert_16bit_compute_share=fitted.expert_16bit_compute_share.value,
+        expert_16bit_layer_s=fitted.expert_16bit_layer_s.value,
         batch_layer_s=fitted.batch_layer_s.value,
         expert_batch_s=fitted.expert_batch_s.value,
         token_share=fitted.token_share.value,
@@ -220,14 +231,19 @@ def combine(shape: Shape, rates: Rates, split: Split, host: HostShare) -> Coeffi
         + rates.linear_layer_s * shape.linear_layers
         + rates.latent_layer_s * shape.layers * shape.latent
         + rates.expert_layer_s * shape.moe_layers
+        + rates.expert_16bit_layer_s * shape.moe_layers * shape.expert_16bit
+    )
+    expert_byte_s = rates.expert_byte_s * (
+        1 + shape.expert_16bit * (1 / rates.expert_16bit_share - 1)
     )
     narrow = (1 + rates.narrow_width / shape.expert_width) / (1 + rates.narrow_width / _USUAL_WIDTH)
-    expert_flops = shape.expert_flops * narrow
+    slower = 1 + shape.expert_16bit * (1 / rates.expert_16bit_compute_share - 1)
+    expert_flops = shape.expert_flops * narrow * slower
     body_flops = shape.body_flops + (expert_flops - shape.expert_flops) * shape.experts_per_token
     always, expert = 1 - host.always, 1 - host.experts
     return Coefficients(
         always_s=shape.always_bytes * always * rates.byte_s * work,
-        expert_s=shape.expert_bytes * expert * rates.expert_byte_s * work,
+        expert_s=shape.expert_bytes * expert * expert_byte_s * work,
         host_s=shape.always_bytes * host.always * host.byte_s,
         host_expert_s=shape.expert_bytes * host.experts * host.byte_s,
         experts=shape.experts,

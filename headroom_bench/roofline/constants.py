@@ -50,6 +50,8 @@ class Constants:
     """Bandwidth of streaming a few experts over that of streaming a whole matrix."""
     expert_16bit_share: Constant
     """On top of that, for experts in 16 bits."""
+    expert_16bit_compute_share: Constant
+    """Products of experts in 16 bits over those of other matrices in 16 bits."""
     kv_bandwidth_share: Constant
     """Bandwidth of reading the KV cache over that of reading weights."""
     decode_attention_efficiency: Constant
@@ -88,6 +90,8 @@ class Constants:
     """More for a layer with routed experts."""
     batch_layer_s: Constant
     """More for a layer once two sequences decode together."""
+    expert_16bit_layer_s: Constant
+    """More for a layer whose experts are stored in 16 bits."""
     expert_batch_s: Constant
     """More for a MoE layer once a pass has two tokens or more: sorting tokens by expert."""
     token_share: Constant

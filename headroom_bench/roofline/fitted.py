@@ -56,7 +56,8 @@ COMMON: Mapping[str, tuple[float, str, str, str]] = {
     "kquant_bandwidth_share": (0.93, "1", "assumed", _MEAN),
     "bits16_bandwidth_share": (1.0, "1", "assumed", "no loss outside of SYCL"),
     "expert_bandwidth_share": (0.93, "1", "assumed", _MEAN),
-    "expert_16bit_share": (1.0, "1", "assumed", "no loss outside of Vulkan"),
+    "expert_16bit_share": (1.0, "1", "assumed", "no loss outside of ROCm"),
+    "expert_16bit_compute_share": (1.0, "1", "assumed", "no loss outside of Vulkan"),
     "kv_bandwidth_share": (0.93, "1", "assumed", _MEAN),
     "decode_attention_efficiency": (0.30, "1", "assumed", _MEAN),
     "latent_attention_efficiency": (0.08, "1", "fitted", "GLM-4.7-Flash on four boxes"),
@@ -76,6 +77,7 @@ COMMON: Mapping[str, tuple[float, str, str, str]] = {
     "latent_layer_s": (5.0e-5, "s", "fitted", "GLM-4.7-Flash on four boxes"),
     "expert_layer_s": (2.0e-5, "s", "assumed", _MEAN),
     "batch_layer_s": (6.0e-5, "s", "assumed", _MEAN),
+    "expert_16bit_layer_s": (0.0, "s", "assumed", "no loss outside of Vulkan"),
     "expert_batch_s": (5.0e-5, "s", "assumed", _MEAN),
     "token_share": (0.03, "1", "assumed", _MEAN),
     "vector_tokens": (
@@ -152,7 +154,8 @@ OF_BACKEND: Mapping[str, _Values] = {
     ),
     "vulkan": (
         {
-            "tile_tokens": 32.0, "expert_tiles": 1.0, "expert_16bit_share": 0.31,
+            "tile_tokens": 32.0, "expert_tiles": 1.0, "expert_16bit_layer_s": 1.48e-3,
+            "expert_16bit_compute_share": 0.5,
             "attention_efficiency": 0.07, "compute_efficiency": 0.21, "bits16_compute_share": 0.45,
         },
         "fitted",
@@ -201,7 +204,7 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
         "linear_layer_s": 1.38e-4, "compute_efficiency": 0.273, "kquant_compute_share": 0.856,
         "bits16_compute_share": 0.418, "fp4_compute_share": 0.996, "bits8_compute_share": 0.975,
         "attention_efficiency": 0.118, "expert_half_tokens": 29.2, "token_share": 0.0249,
-        "latent_attention_efficiency": 0.0764, "expert_16bit_share": 0.311,
+        "latent_attention_efficiency": 0.0764,
         "linear_token_s": 1.2e-06,
     }, Spread(0.12, 0.24, 0.24, 0.36, 0.26, 0.33, 0.50),
         "ky26feb, ky26may, ky26may12, kycurve, hogb, hogkv, hogmu, hogss, visor: "
@@ -287,7 +290,8 @@ BOXES: Mapping[tuple[str, str, str], Fit] = {
     ("xe2", "llama.cpp", "vulkan"): Fit({
         "bandwidth_efficiency": 0.778, "overhead_s": 17.7e-3, "compute_efficiency": 0.146,
         "kquant_compute_share": 0.787, "bits16_compute_share": 0.46, "fp4_compute_share": 1.09,
-        "attention_efficiency": 0.0132, "expert_half_tokens": 62.3, "expert_16bit_share": 1.0,
+        "attention_efficiency": 0.0132, "expert_half_tokens": 62.3, "expert_16bit_layer_s": 0.0,
+        "expert_16bit_compute_share": 1.0,
     }, Spread(0.70, 0.40, 0.70, 0.60, 0.36, 0.40), "kyb70, arc: Arc Pro B70, 45 rows, 10 models"),
     ("xe2", "llama.cpp", "sycl"): Fit({
         "bandwidth_efficiency": 0.675, "kquant_bandwidth_share": 0.839,

@@ -46,7 +46,6 @@ def shares_of(kind: str, constants: Constants) -> FormatShares:
         "bits16": constants.bits16_bandwidth_share,
     }
     bandwidth = of_class[kind].value if kind in of_class else 1.0
-    of_experts = constants.expert_16bit_share.value if kind == "bits16" else 1.0
     overlap = constants.overlap_p.value
     compute = {
         "fp4": constants.fp4_compute_share,
@@ -56,7 +55,7 @@ def shares_of(kind: str, constants: Constants) -> FormatShares:
     }
     return FormatShares(
         bandwidth=bandwidth,
-        expert_bandwidth=bandwidth * constants.expert_bandwidth_share.value * of_experts,
+        expert_bandwidth=bandwidth * constants.expert_bandwidth_share.value,
         compute=compute[kind].value if kind in compute else 1.0,
         half_tokens=constants.fp4_half_share.value if kind == "fp4" else 1.0,
         prompt_p=max(overlap, constants.fp4_prompt_p.value) if kind == "fp4" else overlap,
