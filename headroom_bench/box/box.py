@@ -173,9 +173,10 @@ class Box:
                 self._at = calls[0].at
                 continue
             block = blocks[0] if blocks else plan.grow()
-            if not block.ends:
+            ends = block.ends
+            if not ends:
                 self._make_room(events)
-            elif block.ends[plan.taken] <= to:
+            elif ends[plan.taken] <= to:
                 self._take(block, to, events)
             else:
                 break
@@ -318,9 +319,9 @@ class Box:
         """`task` is over: its note moves to those that are."""
         task.outcome = outcome
         task.finished_at = self._at
-        usage = self.usage
-        usage.drafted += task.drafted
-        usage.accepted += task.accepted
+        if task.drafted:
+            self.usage.drafted += task.drafted
+            self.usage.accepted += task.accepted
         del self._live[task.request.id]
         if not task.forgotten:
             self._over[task.request.id] = task

@@ -21,6 +21,7 @@ class PagedMemory:
 
     __slots__ = (
         "_beside",
+        "_by_beat",
         "_decoders",
         "_design",
         "_limit",
@@ -32,6 +33,7 @@ class PagedMemory:
     def __init__(self, design: BoxDesign, decoders: Decoding) -> None:
         self._design = design
         self._decoders = decoders
+        self._by_beat = not design.reserve_answer  # pages are taken as the answer grows
         self._page = design.page_tokens
         self._limit = design.usable_pool // design.page_tokens
         self._seats = list(range(design.parallel))  # the free ones, a heap
@@ -48,9 +50,7 @@ class PagedMemory:
         tree.shrink(self._limit - private)
         found = self._find(task)
         start = min(found.tokens, (target - 1) // page * page)
-        tokens = target
-        if self._design.reserve_answer:
-            tokens = task.prompt_tokens + task.wanted
+        tokens = target if self._by_beat else task.prompt_tokens + task.wanted
         own = -(-tokens // page) - start // page
         used = tree.used + private
         if own + found.unused > self._limit - used:
@@ -78,12 +78,12 @@ class PagedMemory:
         assert node is not None
         if node.children or node.start // self._page + node.pages > task.pages:
             self.settle()
-        takes_by_beat = not self._design.reserve_answer
-        if takes_by_beat:
+        by_beat = self._by_beat
+        if by_beat:
             self._beside -= task.reserved
             task.reserved = 0
         self._hold(task, len(task.times), task.target)
-        if takes_by_beat:
+        if by_beat:
             self._beside -= task.pages
 
     def release(self, task: Task, generated: int, written: int, *, keep: bool) -> None:
@@ -106,7 +106,7 @@ class PagedMemory:
             tree.shrink(self._limit - self._private())
 
     def fit(self, beat: int, reads: int, decodes: bool, most: int) -> int:  # noqa: ARG002
-        if self._design.reserve_answer or not decodes:
+        if not decodes or not self._by_beat:
             return most
         decoders, pages = self._decoders, self._limit - self.tree.used - self._beside
         last = beat + most - 1
@@ -129,7 +129,7 @@ class PagedMemory:
 
     def _private(self) -> int:
         """Pages that running sequences hold beside the tree."""
-        if self._design.reserve_answer:
+        if not self._by_beat:
             return self._beside
         decoders = self._decoders
         return self._beside + decoders.pages_after(decoders.beat)

@@ -73,19 +73,22 @@ class Kernel:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.next_at: float | None = None
+        """The next moment; None when nothing is to come."""
         self._agenda: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._order = itertools.count()
 
     def at(self, moment: float, action: Callable[[Any], None], argument: Any = None) -> None:
         """Calls `action(argument)` at a moment, seconds; a past one is served next."""
-        heapq.heappush(self._agenda, (moment, next(self._order), action, argument))
-
-    @property
-    def next_at(self) -> float | None:
-        return self._agenda[0][0] if self._agenda else None
+        agenda = self._agenda
+        heapq.heappush(agenda, (moment, next(self._order), action, argument))
+        self.next_at = agenda[0][0]
 
     def serve_next(self) -> None:
         """Moves the clock to the next moment and does what is due there."""
-        moment, _, action, argument = heapq.heappop(self._agenda)
-        self.now = max(self.now, moment)
+        agenda = self._agenda
+        moment, _, action, argument = heapq.heappop(agenda)
+        self.next_at = agenda[0][0] if agenda else None
+        if moment > self.now:
+            self.now = moment
         action(argument)
