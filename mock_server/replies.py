@@ -69,11 +69,10 @@ class StreamReply:
         if self._kills_at is not None and job.generated > self._kills_at:
             self._service.fail_all(KV_EXHAUSTED)
             return
-        stamps = self._stream.sent_ns
-        before = len(stamps)
+        before = len(self._stream.sent_ns)
         self._say(self._voice.tokens(job, new), new)
-        if len(self._jobs) > 1:  # one has the stream's own stamps
-            job.sent_ns.extend(stamps[before:])
+        if job.sent_ns is not self._stream.sent_ns:  # one choice among several
+            job.sent_ns.extend(self._stream.sent_ns[before:])
 
     def finished(self, job: Job) -> None:
         for data in self._voice.ending(job):

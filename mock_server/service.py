@@ -172,7 +172,8 @@ class Service:
 
     def _tell(self, events: list[Event]) -> None:
         seats: dict[str, int] | None = None
-        batch = sum(1 for event in events if event.kind in ("tokens", "first_token"))
+        brought = [event.n for event in events if event.kind in ("tokens", "first_token")]
+        batch = len(brought)
         due_ns = self.wall.ns_of(events[-1].at)
         only_tokens = True
         for event in events:
@@ -201,8 +202,7 @@ class Service:
             elif event.kind == "rejected":
                 self._reject(job, event.reason)
         if batch:
-            new = sum(event.n for event in events if event.kind in ("tokens", "first_token"))
-            self.log.passed(batch, new)
+            self.log.passed(batch, sum(brought))
         if only_tokens:  # the batch was the same, so its compute graph was used again
             self._graphs_reused += 1
 

@@ -139,9 +139,11 @@ class Chat(_LlamaVoice):
         if not self._begun:
             self._begun = True
             told = self._delta(_ROLE, self._tail)
+        chances = None
         for place, piece in enumerate(job.newest(new), job.generated - new):
             if piece.text:
-                chances = self._chances([piece.text], place)
+                if self._ask.top_logprobs is not None:
+                    chances = self._chances([piece.text], place)
                 told += self._delta(self._said(job, piece), tail, chances)
         return told
 

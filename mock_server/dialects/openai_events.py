@@ -59,7 +59,10 @@ class ChatVoice(Voice):
         for place, piece in enumerate(job.newest(new), job.generated - new):
             said = self._said(job, piece)
             if said:
-                told += self._chunk(said, logprobs=self._logprobs([piece], place))
+                plain = self._ask.top_logprobs is None
+                told += self._chunk(
+                    said, logprobs=None if plain else self._logprobs([piece], place)
+                )
         return told
 
     def ending(self, job: Job, /) -> list[bytes]:
