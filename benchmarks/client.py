@@ -43,6 +43,7 @@ from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.renderer import Renderer
 from headroom_bench.live.wire import Wire
 from headroom_bench.live.world import Asking, LiveWorld
+from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.run_folder import compact_json
 from headroom_bench.segments import Segment
@@ -211,7 +212,7 @@ async def with_ours(port: int, names: list[str], seen: Stamps, begin: Begin) -> 
     records: list[RequestRecord] = []
 
     class Sink:
-        def append(self, record: RequestRecord, times: list[float]) -> Future[None]:
+        def append(self, record: RequestRecord, times: Moments) -> Future[None]:
             compact_json(record.as_row())
             records.append(record)
             zero = clock._zero_ns

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
-from itertools import islice
 
 from headroom_bench.crowd.phrases import NUMBER, PHRASES, WORD
 
@@ -39,10 +38,7 @@ class Phrase:
     tokens: int
 
     def filled(self, words: Iterable[str], numbers: Iterable[str]) -> str:
-        if NUMBER not in self.slots:
-            return self.pattern % tuple(islice(words, len(self.slots)))
-        sources = {WORD: iter(words), NUMBER: iter(numbers)}
-        return self.pattern % tuple(next(sources[slot]) for slot in self.slots)
+        return _filled(self.pattern, self.slots, words, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +137,10 @@ class Writer:
         return blake2b(f"{self._salt}\x1f{what}".encode(), digest_size=8).digest()
 
     def _fill(self, chance: random.Random, chosen: Sequence[Phrase]) -> str:
-        slots = "".join(phrase.slots for phrase in chosen)
-        words = iter(chance.choices(self._vocabulary.words, k=slots.count(WORD)))
-        numbers = iter(chance.choices(self._vocabulary.numbers or ("",), k=slots.count(NUMBER)))
-        return "".join([phrase.filled(words, numbers) for phrase in chosen])
+        slots = "".join([phrase.slots for phrase in chosen])
+        words = chance.choices(self._vocabulary.words, k=slots.count(WORD))
+        numbers = chance.choices(self._vocabulary.numbers or ("",), k=slots.count(NUMBER))
+        return _filled("".join([phrase.pattern for phrase in chosen]), slots, words, numbers)
 
     def _bare(self, chance: random.Random, number: int | None, tokens: int) -> str:
         """Words, and now and then a full stop; the first two by the text's number, if it has one.
@@ -160,6 +156,12 @@ class Writer:
             stop = place % SENTENCE_TOKENS == SENTENCE_TOKENS - 1 and place < tokens - 1
             text.append("." if stop else f" {words[place]}")
         return "".join(text)
+
+
+def _filled(pattern: str, slots: str, words: Iterable[str], numbers: Iterable[str]) -> str:
+    """All at once: a long prompt is written while answers to others are being measured."""
+    sources = {WORD: iter(words), NUMBER: iter(numbers)}
+    return pattern % tuple([next(sources[slot]) for slot in slots])
 
 
 def _pick(chance: random.Random, phrases: Sequence[Phrase], tokens: int) -> list[Phrase]:

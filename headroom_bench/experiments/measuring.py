@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from headroom_bench.live.reading import has_token
 from headroom_bench.live.renderer import Renderer
 from headroom_bench.live.wire import Wire
 from headroom_bench.live.world import Asking, LiveWorld, Observer
+from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Progress, Tally
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
@@ -34,6 +36,9 @@ from headroom_bench.units import counted, in_words
 
 PROGRESS_EVERY_S = 0.5
 COLLECT_AT_LEAST_EVERY_S = 60.0
+SWITCH_S = 0.0005
+"""Longest that a busy thread of ours (journal, metrics, writer) keeps the interpreter from the
+event loop; Python's own 5 ms would be lateness in every stamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Measured:
         self.tally.in_flight += 1
         self.new_text.add(request)
 
-    def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None:  # noqa: ARG002
+    def on_record(self, record: RequestRecord, event_times_s: Moments) -> None:  # noqa: ARG002
         self.records.append(record)
         tally = self.tally
         tally.in_flight -= record.sent_s is not None
@@ -133,7 +138,7 @@ async def measure(
         pace=None if plan.max_rps is None else Pace(plan.max_rps),
     )
     try:
-        with _quiet_collector() as collect:
+        with _quiet_collector() as collect, _quick_switching():
             clock.start(plan.begin_s)
             lag.start()
             when_stoppable(world.stop_now)
@@ -243,6 +248,16 @@ async def _tick(look: Callable[[], None]) -> None:
     while True:
         look()
         await asyncio.sleep(PROGRESS_EVERY_S)
+
+
+@contextmanager
+def _quick_switching() -> Iterator[None]:
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual_s)
 
 
 @contextmanager

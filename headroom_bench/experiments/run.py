@@ -268,7 +268,7 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
     if fewer is not None:
         state.warn(
             f"{at_once} requests may be in flight at once, and this machine lets a program have "
-            f"{fewer} connections (ulimit -n): the others will fail"
+            f"{fewer or 'hardly any'} connections (ulimit -n): the others will fail"
         )
     missing = missing_for_prediction(options.target.server, model)
     if missing:

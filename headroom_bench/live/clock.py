@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 monotonic_ns = time.perf_counter_ns
 """Stamps of the measured path: monotonic nanoseconds."""
@@ -30,10 +33,10 @@ class RunClock:
         """A stamp on the run's clock, in seconds of life time."""
         return (stamp_ns - self._zero_ns) * 1e-9 * self.scale
 
-    def all_at(self, stamps_ns: Iterable[int]) -> list[float]:
+    def all_at(self, stamps_ns: Sequence[int]) -> NDArray[np.float64]:
         """Many stamps on the run's clock."""
-        zero_ns, scale = self._zero_ns, self.scale
-        return [(stamp - zero_ns) * 1e-9 * scale for stamp in stamps_ns]
+        after_ns = np.array(stamps_ns, dtype=np.int64) - self._zero_ns
+        return after_ns.astype(np.float64) * 1e-9 * self.scale
 
     def now(self) -> float:
         return self.at(monotonic_ns())

@@ -100,20 +100,20 @@ class LagWatch:
         now_ns = monotonic_ns()
         overdue_ms = max(0.0, (now_ns - self._due_ns) / 1e6) if self._timer is not None else 0.0
         going_on = _Span(now_ns // _SPAN_NS, overdue_ms, overdue_ms * (overdue_ms > LATE_MS))
-        since = sent_ns // _SPAN_NS
-        spans = [going_on]
-        spans += itertools.takewhile(lambda span: span.number >= since, reversed(self._spans))
-
-        def near(stamp_ns: int) -> float:
-            there = stamp_ns // _SPAN_NS
-            return max((s.worst_ms for s in spans if there <= s.number <= there + 1), default=0.0)
-
-        return LagSeen(
-            worst_ms=max(span.worst_ms for span in spans),
-            at_first_ms=near(first_ns),
-            at_last_ms=near(last_ns),
-            pauses_ms=sum(span.pauses_ms for span in spans),
-        )
+        since, first, last = (ns // _SPAN_NS for ns in (sent_ns, first_ns, last_ns))
+        worst_ms = at_first_ms = at_last_ms = pauses_ms = 0.0
+        for number, span_worst_ms, span_pauses_ms in itertools.chain(
+            (going_on,), reversed(self._spans)
+        ):
+            if number < since:
+                break
+            pauses_ms += span_pauses_ms
+            worst_ms = max(worst_ms, span_worst_ms)
+            if 0 <= number - first <= 1:
+                at_first_ms = max(at_first_ms, span_worst_ms)
+            if 0 <= number - last <= 1:
+                at_last_ms = max(at_last_ms, span_worst_ms)
+        return LagSeen(worst_ms, at_first_ms, at_last_ms, pauses_ms)
 
     def stop(self) -> HarnessHealth:
         if self._timer is not None:

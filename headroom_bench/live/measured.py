@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Exchange
@@ -15,7 +18,7 @@ from headroom_bench.redaction import shortened
 
 def fill_from_wire(
     record: RequestRecord, request: Request, exchange: Exchange, reading: Reading, clock: RunClock
-) -> list[float]:
+) -> NDArray[np.float64]:
     """Completes `record` in place; returns the token events' times on the run's clock."""
     _fill_stamps(record, exchange, clock)
     _fill_counts(record, reading)
@@ -27,12 +30,12 @@ def fill_from_wire(
         record.error_kind, record.error = problem[0], shortened(problem[1], 500)
     record.finish_reason = reading.finish_reason
     record.model = reading.model or record.model
-    times = clock.all_at(stamp for stamp, _ in reading.token_events)
-    if record.sent_s is not None and record.end_s is not None and times:
+    times = clock.all_at([stamp for stamp, _ in reading.token_events])
+    if record.sent_s is not None and record.end_s is not None and len(times):
         first = reading.token_counts[0] or _tokens_an_event(record, len(times))
         fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])
         record.ttfv_s = _ttfv(request, reading, times, record.sent_s, record.end_s)
-        record.buffered = (record.completion_tokens or 0) > 1 and times[0] == times[-1]
+        record.buffered = (record.completion_tokens or 0) > 1 and bool(times[0] == times[-1])
         if record.ttft_s is not None and record.server_prefill_s is not None:
             record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
     return times
@@ -127,15 +130,12 @@ def _fill_server_times(record: RequestRecord, timings: dict[str, Any] | None) ->
 
 
 def _ttfv(
-    request: Request, reading: Reading, times: list[float], sent_s: float, end_s: float
+    request: Request, reading: Reading, times: NDArray[np.float64], sent_s: float, end_s: float
 ) -> float | None:
     device = request.device
-    shown = [
-        at
-        for at, (_, channel) in zip(times, reading.token_events, strict=True)
-        if channel == "content" or (channel == "reasoning" and device.shows_reasoning)
-    ]
-    seen = first_visible(shown, end_s, buffer_tokens=device.buffer_tokens, whole=device.whole)
+    shown = {"content", "reasoning"} if device.shows_reasoning else {"content"}
+    seen_times = times[[channel in shown for _, channel in reading.token_events]]
+    seen = first_visible(seen_times, end_s, buffer_tokens=device.buffer_tokens, whole=device.whole)
     return None if seen is None else seen - sent_s + device.before_s + device.after_s
 
 

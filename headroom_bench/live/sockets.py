@@ -26,4 +26,4 @@ def allow_connections(count: int) -> int | None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     except (OSError, ValueError):  # macOS allows less than it says
         most = soft
-    return None if most >= wanted else most - OTHER_FILES
+    return None if most >= wanted else max(0, most - OTHER_FILES)

@@ -18,6 +18,7 @@ from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.measured import fill_from_wire, suspicion, to_answer
 from headroom_bench.live.reading import Reading, read_stream
 from headroom_bench.live.renderer import Prompt, Renderer
+from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
 
 PARSE_SLICE_NS = 500_000
@@ -37,7 +38,7 @@ PAUSES_ALLOWED_SHARE = 0.01
 class Sink(Protocol):
     """Where finished records go."""
 
-    def append(self, record: RequestRecord, event_times_s: list[float]) -> Future[None]: ...
+    def append(self, record: RequestRecord, event_times_s: Moments) -> Future[None]: ...
 
 
 class Observer(Protocol):
@@ -45,7 +46,7 @@ class Observer(Protocol):
 
     def on_sent(self, request: Request) -> None: ...
 
-    def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None: ...
+    def on_record(self, record: RequestRecord, event_times_s: Moments) -> None: ...
 
 
 class Pacing(Protocol):
@@ -98,6 +99,9 @@ class LiveWorld:
         self._pacing: set[asyncio.Task[None]] = set()
         self._sleepers: set[asyncio.Future[None]] = set()
         self._writing: dict[tuple[str, int], Future[None]] = {}
+        self._preparing = asyncio.Lock()
+        """One prompt is written at a time, one in a turn of the event loop: a long one takes a
+        millisecond or two."""
         self._reading = asyncio.Lock()
         """One answer is read at a time: many that end together would each take their slice in one
         turn of the event loop, while those that still stream wait for their stamps."""
@@ -152,10 +156,12 @@ class LiveWorld:
             await self._paced(self._pace)
         self._take_turn()
         record = self._new_record(request, started_at_s)
-        prompt = self._renderer.prompt(request)
+        async with self._preparing:
+            await asyncio.sleep(0)  # so that those that ask in the same turn queue up behind
+            prompt = self._renderer.prompt(request)
+            body = self._body(request, prompt.messages)
         record.asked_tokens, record.sent_tokens = request.max_tokens, prompt.tokens
         record.reusable_tokens = prompt.reusable_tokens
-        body = self._body(request, prompt.messages)
         self.in_flight += 1
         record.concurrent_at_start = self.in_flight
         try:

@@ -9,7 +9,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headroom_bench.errors import UserError
+from headroom_bench.measures import Moments
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
 from headroom_bench.redaction import redacted
 from headroom_bench.results import token_times
@@ -197,7 +198,7 @@ class RecordWriter:
         self._thread = threading.Thread(target=self._run, name="record-writer", daemon=True)
         self._thread.start()
 
-    def append(self, record: RequestRecord, event_times_s: Sequence[float]) -> Future[None]:
+    def append(self, record: RequestRecord, event_times_s: Moments) -> Future[None]:
         """Queues a record; the future is done when it is with the operating system."""
         line = _line(record.as_row())
         done: Future[None] = Future()

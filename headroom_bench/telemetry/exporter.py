@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -15,11 +16,12 @@ from prometheus_client import (
     disable_created_metrics,
     start_http_server,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from headroom_bench.errors import UserError
-from headroom_bench.measures import quantile
+from headroom_bench.measures import Moments, quantile
 from headroom_bench.records import RequestRecord
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody plots
@@ -64,9 +66,8 @@ class RunExporter:
         self._ttfv = histogram(
             "headroom_ttfv_seconds", "Time to what the persona's device first shows.", _SECONDS
         )
-        self._gaps = histogram(
-            "headroom_inter_token_seconds", "Gaps between token-bearing events.", _GAPS
-        )
+        self._gaps = _Gaps(target)
+        self._registry.register(self._gaps)
         self._e2e = histogram("headroom_e2e_seconds", "From sending to the answer's end.", _SECONDS)
         self._decode = histogram(
             "headroom_decode_tokens_per_second", "Decode rate of single answers.", _RATES
@@ -119,7 +120,7 @@ class RunExporter:
     def on_sent(self, request: Named) -> None:
         self._in_flight.labels(request.persona, self._target).inc()
 
-    def on_record(self, record: RequestRecord, event_times_s: list[float]) -> None:
+    def on_record(self, record: RequestRecord, event_times_s: Moments) -> None:
         who = (record.persona, self._target)
         if record.sent_s is not None:
             self._in_flight.labels(*who).dec()
@@ -137,12 +138,44 @@ class RunExporter:
         ):
             if value is not None:
                 histogram.labels(*who).observe(value)
-        gaps = self._gaps.labels(*who)
-        for earlier, later in itertools.pairwise(event_times_s):
-            gaps.observe(later - earlier)
+        self._gaps.add(record.persona, event_times_s)
         self._prompt.labels(*who).inc(record.prompt_tokens or 0)
         self._completion.labels(*who).inc(record.completion_tokens or 0)
         self._ratios.add(record)
+
+
+class _Gaps(Collector):
+    """`headroom_inter_token_seconds`. Takes an answer's gaps all at once: one after another, those
+    of a long answer would hold up the event loop that measures the others."""
+
+    _EDGES = np.array(_GAPS)
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._counts: dict[str, NDArray[np.int64]] = {}
+        self._sums_s: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, persona: str, event_times_s: Moments) -> None:
+        gaps_s = np.diff(np.asarray(event_times_s, dtype=float))
+        places = np.searchsorted(self._EDGES, gaps_s)  # the first edge that is not below it
+        counts = np.bincount(places, minlength=len(self._EDGES) + 1)
+        with self._lock:
+            self._counts[persona] = self._counts.get(persona, 0) + counts
+            self._sums_s[persona] = self._sums_s.get(persona, 0.0) + float(gaps_s.sum())
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "headroom_inter_token_seconds",
+            "Gaps between token-bearing events.",
+            labels=["persona", "target"],
+        )
+        edges = [*map(floatToGoString, _GAPS), "+Inf"]
+        with self._lock:
+            for persona, counts in self._counts.items():
+                buckets = list(zip(edges, map(float, np.cumsum(counts)), strict=True))
+                family.add_metric([persona, self._target], buckets, self._sums_s[persona])
+        yield family
 
 
 class _Ratios(Collector):

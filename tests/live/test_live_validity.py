@@ -15,6 +15,7 @@ from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.lag import LagWatch
 from headroom_bench.live.renderer import Renderer
 from headroom_bench.live.world import Asking, LiveWorld
+from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
 from headroom_bench.segments import Segment
 
@@ -60,7 +61,7 @@ class Kept:
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
 
-    def append(self, record: RequestRecord, event_times_s: list[float]) -> Future[None]:
+    def append(self, record: RequestRecord, event_times_s: Moments) -> Future[None]:
         self.records.append(record)
         written: Future[None] = Future()
         written.set_result(None)

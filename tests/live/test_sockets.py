@@ -24,6 +24,7 @@ print(allow_connections(count), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         (200, 500, 300, "None 364"),
         (200, 500, 436, "None 500"),
         (200, 500, 1000, "436 500"),
+        (40, 40, 60, "0 40"),
     ],
 )
 def test_the_limit(soft: int, hard: int, count: int, told: str) -> None:

@@ -92,6 +92,9 @@ def test_the_numbers(exporter: RunExporter) -> None:
     assert got["headroom_ttft_seconds_bucket", (("le", "0.05"), *who)] == 1
     assert got["headroom_inter_token_seconds_count", who] == 6
     assert got["headroom_inter_token_seconds_sum", who] == pytest.approx(0.24)
+    assert got["headroom_inter_token_seconds_bucket", (("le", "0.03"), *who)] == 0
+    assert got["headroom_inter_token_seconds_bucket", (("le", "0.05"), *who)] == 6
+    assert got["headroom_inter_token_seconds_bucket", (("le", "+Inf"), *who)] == 6
     assert got["headroom_prompt_tokens_total", who] == 300
     assert got["headroom_completion_tokens_total", who] == 9
     assert got["headroom_in_flight", who] == 0
