@@ -23,6 +23,7 @@ from headroom_bench.experiments.run_state import (
     server_told,
 )
 from headroom_bench.experiments.thinking import cut_in_thought
+from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
@@ -65,13 +66,15 @@ def conclude(state: RunState) -> RunOutcome:
                 f"{deployment.model.name} at {deployment.quant.name} from its memory: is that what "
                 "runs there, or does it draft?"
             )
+    targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
+    folder.write_rows("turns.jsonl", turns_of(records, targets))
     window = Window(state.options.warmup_s, measured.ended_s)
     harness = harness_of(state)
     summary = build_summary(
         {**_head(state), "box": _box(state, deployment)},
         ours,
         theirs,
-        {name: persona.target for name, persona in state.options.crowd.personas().items()},
+        targets,
         state.options.crowd.counts(),
         window,
         harness,

@@ -15,6 +15,7 @@ from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.judge.causes import limit_row
+from headroom_bench.judge.turns import turns_of
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
@@ -65,6 +66,8 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         record.run_id = folder.run_id
     folder.write_rows("requests.jsonl", outcome.records)
     folder.write_token_times(token_times.items())
+    targets = {name: persona.target for name, persona in crowd.personas().items()}
+    folder.write_rows("turns.jsonl", turns_of(outcome.records, targets))
     summary = _summary(options, crowd, deployment, _with_memory(outcome, deployment, target))
     summary["run_id"] = folder.run_id
     folder.write_json("summary.json", summary)

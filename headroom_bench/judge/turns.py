@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import is_extra
@@ -48,6 +48,11 @@ class Turn:
     """Seconds of the wait by where they went, as far as the records tell; empty where it failed."""
     error_kind: str | None = None
     """What ended it, where it failed."""
+    user: int = 0
+    conversation_id: str = ""
+    turn: int = 0
+    started_at_s: float = 0.0
+    """When the person wanted to ask, on the run's clock."""
 
     @property
     def cause(self) -> Phase | None:
@@ -55,6 +60,24 @@ class Turn:
         if not self.phases:
             return None
         return max(self.phases, key=lambda phase: self.phases[phase])
+
+    def as_row(self) -> dict[str, Any]:
+        """A line of turns.jsonl."""
+        return {
+            "persona": self.persona,
+            "user": self.user,
+            "conversation_id": self.conversation_id,
+            "turn": self.turn,
+            "started_at_s": self.started_at_s,
+            "rounds": self.rounds,
+            "wait_s": self.wait_s,
+            "used": self.used,
+            "met": self.met,
+            "failed": self.failed,
+            "error_kind": self.error_kind,
+            "cause": self.cause,
+            **{f"{phase}_s": self.phases.get(phase) for phase in get_args(Phase)},
+        }
 
 
 def turns_of(
@@ -101,6 +124,10 @@ def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:
         failed is not None,
         {} if wait_s is None else _phases(rounds, wait_s, target),
         failed.error_kind if failed else None,
+        last.user,
+        last.conversation_id,
+        last.turn,
+        rounds[0].started_at_s,
     )
 
 

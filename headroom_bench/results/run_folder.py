@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 try:
     import fcntl
@@ -25,13 +25,19 @@ from numpy.typing import NDArray
 
 from headroom_bench.errors import UserError
 from headroom_bench.measures import Moments
-from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
+from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
 from headroom_bench.results import token_times
 
 SCHEMA_VERSION = 1
 CLOSE_S = 30.0
 """Longest wait for a disk at the end."""
+
+
+class Row(Protocol):
+    """What makes a line of a JSON Lines file."""
+
+    def as_row(self) -> dict[str, Any]: ...
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -119,13 +125,11 @@ class RunFolder:
                 half.unlink(missing_ok=True)
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
-    def write_rows(
-        self, name: str, rows: Iterable[RequestRecord | JournalRecord | JournalSample]
-    ) -> None:
+    def write_rows(self, name: str, rows: Iterable[Row]) -> None:
         """Writes a JSON Lines file at once."""
         self._write_rows(name, rows, "wb")
 
-    def append_rows(self, name: str, rows: Iterable[RequestRecord]) -> None:
+    def append_rows(self, name: str, rows: Iterable[Row]) -> None:
         """Adds to a JSON Lines file."""
         self._write_rows(name, rows, "ab")
 
@@ -139,9 +143,7 @@ class RunFolder:
         except OSError as why:
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
-    def _write_rows(
-        self, name: str, rows: Iterable[RequestRecord | JournalRecord | JournalSample], mode: str
-    ) -> None:
+    def _write_rows(self, name: str, rows: Iterable[Row], mode: str) -> None:
         path = self.path / name
         try:
             with path.open(mode) as out:

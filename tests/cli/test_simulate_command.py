@@ -98,3 +98,22 @@ def test_a_model_that_does_not_fit_is_told_before_all_else(
     assert summary["limits"][0]["limit"] == "memory"
     assert "23.0 GB are usable" in summary["limits"][0]["evidence"]
     assert any("does not fit" in told for told in summary["warnings"])
+
+
+def test_turns_are_on_disk_with_their_waits_summed_over_rounds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--persona", "voice-command:30", "--duration", "20m")
+    summary, rows = answer(capsys, tmp_path, *words)
+    path = tmp_path / summary["run_id"] / "turns.jsonl"
+    turns = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(turns) == summary["by_persona"]["voice-command"]["turns"] >= 20
+    for turn in turns:
+        first, second = sorted(
+            (row for row in rows if row["conversation_id"] == turn["conversation_id"]),
+            key=lambda row: row["round"],
+        )
+        assert turn["rounds"] == 2
+        assert turn["wait_s"] == pytest.approx(first["e2e_s"] + second["ttfv_s"])
+        assert turn["met"] == (turn["wait_s"] <= 1.2)
+        assert turn["cause"] in ("queue", "prefill", "reasoning", "decode", "network")
