@@ -153,9 +153,9 @@ def _prose(key: str, tokens: int) -> tuple[str, ...]:
     if tokens < 1:
         return ()
     chosen = random.Random(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-    pieces = chosen.choices(WORDS, k=tokens)
+    first = chosen.choice(_FIRST)  # before the others, so that a shorter answer begins a longer one
+    pieces = [first, *chosen.choices(WORDS, k=tokens - 1)]
     pieces[SENTENCE_TOKENS - 1 :: SENTENCE_TOKENS] = ["."] * (tokens // SENTENCE_TOKENS)
-    pieces[0] = chosen.choice(_FIRST)
     return tuple(pieces)
 
 

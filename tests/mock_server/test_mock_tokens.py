@@ -64,6 +64,11 @@ def test_other_prompts_get_other_answers() -> None:
     assert write_answer("a", 20, limited=True) == write_answer("a", 20, limited=True)
 
 
+def test_a_shorter_answer_begins_a_longer_one() -> None:
+    long = write_answer("key", 40, limited=True).text
+    assert all(long.startswith(write_answer("key", n, limited=True).text) for n in range(1, 40))
+
+
 def test_stop_strings_cut_at_their_first_letter() -> None:
     free = write_answer("p", 100, limited=True)
     stopped = write_answer("p", 100, limited=True, stop=(".", "never said"))
