@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headroom_bench.box import Box
 from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.errors import UserError
 from headroom_bench.experiments.bounds import bound_by_phase, shares_of_bounds, time_spent
 from headroom_bench.experiments.deployment import box_of
 from headroom_bench.judge.limits import limits_of
@@ -87,12 +88,15 @@ def _load(worked: Worked, box: Box) -> Load:
 
 
 def links_of(crowd: Crowd) -> dict[str, Link]:
-    """Each persona's own link, where it names one. Raises UserError for an unknown name."""
-    return {
-        name: link_named(persona.link)
-        for name, persona in crowd.personas().items()
-        if persona.link is not None
-    }
+    """Each persona's own link, where it names one. Raises UserError for one that cannot be."""
+    links = {}
+    for name, persona in crowd.personas().items():
+        if persona.link is not None:
+            try:
+                links[name] = link_named(persona.link)
+            except UserError as why:
+                raise UserError(f"crowd {crowd.name}, {name}: link: {why}") from None
+    return links
 
 
 def explain(

@@ -117,3 +117,13 @@ def test_turns_are_on_disk_with_their_waits_summed_over_rounds(
         assert turn["wait_s"] == pytest.approx(first["e2e_s"] + second["ttfv_s"])
         assert turn["met"] == (turn["wait_s"] <= 1.2)
         assert turn["cause"] in ("queue", "prefill", "reasoning", "decode", "network")
+
+
+def test_a_link_that_nobody_knows_is_named_with_its_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "home.toml"
+    path.write_text('[[group]]\npersona = "chat-reader"\ncount = 1\nlink = "wifi9"\n')
+    assert run_app([*QUICK, "--crowd", str(path), "--out", str(tmp_path)]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "crowd home, chat-reader: link: unknown network 'wifi9'; did you mean wifi6" in told
