@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from crowd_people import ASK, crowd, fixed, persona
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headroom_bench.box import Box
@@ -207,3 +209,56 @@ def test_a_radio_is_busy_for_the_frames_that_it_carries() -> None:
     worked = world.worked()
     assert worked.seconds == ended_s
     assert worked.radios_s == {link.name: pytest.approx(frames_s, rel=0.01)}
+
+
+any_link = st.builds(
+    lambda name, jitter_s, loss: replace(link_named(name), jitter_s=jitter_s, loss=loss),
+    st.sampled_from(["gbe", "wifi-crowded", "lte", "geo-satellite", "ble", "zigbee"]),
+    st.sampled_from([0.0, 0.004, 0.2]),
+    st.sampled_from([0.0, 0.01, 0.4]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(any_link, min_size=1, max_size=2),
+    st.integers(1, 6),
+    st.integers(1, 90),
+    st.none() | st.floats(0.05, 5),
+    st.integers(1, 4),
+    st.integers(1, 6),
+)
+def test_nothing_comes_before_it_was_sent_nor_out_of_order(
+    links: list[Link],
+    people: int,
+    output: int,
+    patience_s: float | None,
+    event_tokens: int,
+    slots: int,
+) -> None:
+    kinds = [
+        replace(asker(output, patience_s=patience_s), name=f"kind{n}") for n in range(len(links))
+    ]
+    ways = {kind.name: link for kind, link in zip(kinds, links, strict=True)}
+    records, times = live(
+        crowd(*((kind, people) for kind in kinds)), ways, requests=20, event_tokens=event_tokens,
+        slots=slots,
+    )  # fmt: skip
+    assert len(records) >= 20
+    for record in records:
+        link, arrived = ways[record.persona], times[record.request_id]
+        assert record.sent_s is not None
+        assert record.end_s is not None
+        assert arrived == sorted(arrived)
+        assert all(record.sent_s + link.rtt_s <= at <= record.end_s for at in arrived)
+        assert record.ok == (record.error_kind is None)
+        if record.ok:
+            assert len(arrived) == output
+            assert arrived[-1] == record.end_s
+            assert record.network_s is not None
+            assert record.network_s >= link.rtt_s - 1e-9
+        else:
+            assert record.error_kind == "abandoned"
+            assert patience_s is not None
+            last_s = arrived[-1] if arrived else record.started_at_s
+            assert record.end_s == pytest.approx(last_s + patience_s)
