@@ -23,6 +23,7 @@ from mock_server.faults import HEADER, Fault
 from mock_server.faulty_stream import FaultyStream
 from mock_server.gate import Gate
 from mock_server.jobs import Job
+from mock_server.logs import Peer
 from mock_server.options import MAX_BODY_BYTES, MockOptions
 from mock_server.prompts import Segmenter, content_id, prompt_id, salted, salted_id, uncached
 from mock_server.refusals import RefusedError
@@ -80,8 +81,8 @@ class Front:
         except RefusedError as refusal:
             answer = self._refused(request, refusal)
         took_s = (time.perf_counter() - began) * self.options.time_scale
-        client = request.remote or ""
-        self.service.log.answered(client, request.method, request.path, answer.status, took_s)
+        peer = _peer(request)
+        self.service.log.answered(peer, request.method, request.path, answer.status, took_s)
         return answer
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -365,3 +366,9 @@ class Front:
             "worst_slip_s": wall.worst_slip_s,
             "slips": wall.slips,
         }
+
+
+def _peer(request: web.Request) -> Peer:
+    """Who asked; nobody once the connection is gone."""
+    name = request.transport.get_extra_info("peername") if request.transport else None
+    return (str(name[0]), int(name[1])) if name else ("", 0)

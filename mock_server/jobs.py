@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -117,6 +118,12 @@ class Job:
     @property
     def queue_s(self) -> float:
         return max(0.0, self.admitted_at - self.arrived_at)
+
+    def accepted_by_pass(self) -> list[int]:
+        """How many drafted tokens each pass gave, those after the first token's. Tokens of one pass
+        share its end, and one of them was not drafted."""
+        passes = Counter(self.due_ns)
+        return [tokens - 1 for _, tokens in sorted(passes.items())[1:]]
 
     def newest(self, new: int) -> tuple[Piece, ...]:
         """What the newest `new` tokens show."""

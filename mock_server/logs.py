@@ -7,6 +7,9 @@ from typing import Protocol
 
 from mock_server.jobs import Job
 
+Peer = tuple[str, int]
+"""A client's address and port."""
+
 
 class Lines(Protocol):
     """Where log text goes: a file, stderr, or a fault in between."""
@@ -79,7 +82,7 @@ class Log:
     def passed(self, decoding: int, tokens: int, /) -> None:
         """A pass gave `decoding` sequences `tokens` tokens together."""
 
-    def answered(self, client: str, method: str, path: str, status: int, took_s: float, /) -> None:
+    def answered(self, peer: Peer, method: str, path: str, status: int, took_s: float, /) -> None:
         """An HTTP exchange is over. `took_s` is life time."""
 
     # --- one request --------------------------------------------------------------------------

@@ -86,12 +86,11 @@ class LlamaCppMetrics:
         service.on_over.append(self._over)
 
     def _over(self, job: Job) -> None:
-        """Tokens of one pass share its end; all but one of them were drafted."""
         if job.outcome != "done" or not job.drafted:
             return
-        for due in sorted(set(job.due_ns))[1:]:
+        for accepted in job.accepted_by_pass():
             self._drafts += 1
-            for place in range(job.due_ns.count(due) - 1):
+            for place in range(accepted):
                 self._accepted_at[place] += 1
 
     def text(self) -> str:

@@ -16,7 +16,7 @@ from mock_server.dialect import dumps
 from mock_server.dialects.openai import OpenAi
 from mock_server.dialects.openai_events import ChatVoice, CompletionVoice, finish_reason
 from mock_server.jobs import Job
-from mock_server.logs import Lines, Log
+from mock_server.logs import Lines, Log, Peer
 from mock_server.options import MockOptions
 from mock_server.refusals import RefusedError
 
@@ -168,9 +168,9 @@ class MlxLog(Log):
         held = job.cached + job.processed
         self._say(f"Prompt processing progress: {held}/{job.prompt_tokens}")
 
-    def answered(self, client: str, method: str, path: str, status: int, _: float) -> None:
+    def answered(self, peer: Peer, method: str, path: str, status: int, _: float) -> None:
         when = time.strftime("%d/%b/%Y %H:%M:%S")
-        self.write(f'{client} - - [{when}] "{method} {path} HTTP/1.1" {status} -')
+        self.write(f'{peer[0]} - - [{when}] "{method} {path} HTTP/1.1" {status} -')
 
     def _say(self, text: str) -> None:
         self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')},000 - INFO - {text}")

@@ -10,7 +10,7 @@ from datetime import datetime
 from headroom_bench.box import BoxDesign
 from mock_server.dialects.llamacpp_builds import BUILDS
 from mock_server.dialects.llamacpp_log import LlamaCppLog
-from mock_server.logs import Lines
+from mock_server.logs import Lines, Peer
 
 
 class OllamaLog(LlamaCppLog):
@@ -42,10 +42,10 @@ class OllamaLog(LlamaCppLog):
         told = '"truncating input messages which exceed context length"'
         self._slog("DEBUG", "prompt.go:60", f"{told} truncated={tokens}")
 
-    def answered(self, client: str, method: str, path: str, status: int, took_s: float) -> None:
+    def answered(self, peer: Peer, method: str, path: str, status: int, took_s: float) -> None:
         when = time.strftime("%Y/%m/%d - %H:%M:%S")
         took = f"{took_s:.6g}s" if took_s >= 1 else f"{took_s * 1e3:.6g}ms"
-        line = f'[GIN] {when} | {status} | {took:>13} | {client:>15} | {method:<8} "{path}"'
+        line = f'[GIN] {when} | {status} | {took:>13} | {peer[0]:>15} | {method:<8} "{path}"'
         self.write(line)
 
     def _slog(self, level: str, source: str, message: str) -> None:

@@ -11,7 +11,6 @@ from headroom_bench.box import BoxDesign
 from headroom_bench.segments import Segment, total_tokens
 from mock_server import asks
 from mock_server.asks import ENDLESS_TOKENS, Ask
-from mock_server.designs import room_of
 from mock_server.dialects.openai import OpenAi
 from mock_server.dialects.uvicorn import headers_as_uvicorn
 from mock_server.dialects.vllm_events import VllmChat, VllmCompletion
@@ -116,7 +115,7 @@ class Vllm(OpenAi):
     def log(
         self, lines: Lines, clock: Callable[[], float], _: MockOptions, design: BoxDesign, /
     ) -> Log:
-        return VllmLog(lines, clock, room_of(design))
+        return VllmLog(lines, clock, design)
 
     # --- generation ---------------------------------------------------------------------------
 

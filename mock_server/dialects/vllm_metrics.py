@@ -88,13 +88,9 @@ class VllmMetrics:
             self._histograms["iteration_tokens_total"].add(tokens / passes, passes)
 
     def _see_drafts(self, job: Job) -> None:
-        """Tokens of one pass share its end; all but one of them were drafted."""
-        sizes = Counter(job.due_ns)
-        first = job.due_ns[0]
-        for due, tokens in sizes.items():
-            if due != first:
-                self._drafts += 1
-                self._accepted_at.update(range(tokens - 1))
+        for accepted in job.accepted_by_pass():
+            self._drafts += 1
+            self._accepted_at.update(range(accepted))
 
     def text(self) -> str:
         """Prometheus text."""

@@ -146,11 +146,34 @@ async def test_vllm_logs_its_averages_and_exchanges(tmp_path: Path) -> None:
     ):
         await answer.read()
     text = log.read_text()
-    assert 'INFO:     127.0.0.1:0 - "POST /v1/chat/completions HTTP/1.1" 200 OK' in text
+    told = r'INFO:     127\.0\.0\.1:\d{4,5} - "POST /v1/chat/completions HTTP/1\.1" 200 OK'
+    assert re.search(told, text)
     rates = re.findall(r"Avg generation throughput: ([\d.]+) tokens/s, Running: 1 reqs", text)
     assert rates  # fewer than 20 where a loaded machine let the box's time slip
     assert all(0 < float(rate) <= 21 for rate in rates)
     assert sum(float(rate) for rate in rates) * 10 <= 250
+
+
+async def test_vllm_tells_its_drafts_as_recorded(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    async with (
+        running(Flat(0.05), log, dialect="vllm", time_scale=100.0, draft_tokens=4) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        async with session.post(url + CHAT, json=chat(max_tokens=60)) as answer:
+            await answer.read()
+        async with asyncio.timeout(5):
+            while "SpecDecoding" not in log.read_text():
+                await asyncio.sleep(0.02)
+    real = CAPTURES / "vllm/0.32.0/log/spec-ngram-cut.stdout.log"
+    lines = [
+        re.sub(r"\d+", "N", line).partition("] ")[2]
+        for text in (log.read_text(), real.read_text())
+        for line in text.splitlines()
+        if "SpecDecoding" in line
+    ]
+    assert len(lines) >= 3
+    assert len(set(lines)) == 1
 
 
 async def test_sglang_logs_batches(tmp_path: Path) -> None:
