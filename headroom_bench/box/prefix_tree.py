@@ -1,8 +1,8 @@
 """What a paged memory holds of past prompts: a tree in which shared beginnings are stored once.
 
 A node is text after the text of its ancestors: one or more pieces (segments, answers) that have
-always been used together, so that a conversation is one node, whatever its length. Where paths
-part, nodes are cut in two. A page belongs to the piece in which it ends; text of a path that fills
+always been used together, so that a long conversation is a node or a few. Where paths part, nodes
+are cut in two. A page belongs to the piece in which it ends; text of a path that fills
 no whole page is not kept. Pages of nodes that no running sequence uses may be evicted: the node
 unused for longest first, its last pages first (vLLM's and SGLang's LRU order).
 

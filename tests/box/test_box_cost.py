@@ -16,6 +16,7 @@ from headroom_bench.box import Box, BoxDesign, plan
 from headroom_bench.box.decoders import Decoders
 from headroom_bench.box.design import MemoryKind
 from headroom_bench.box.events import BoxRequest
+from headroom_bench.box.pages import PagedMemory
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Batch
 
@@ -29,6 +30,12 @@ def serve(box: Box) -> float:
             if event.kind == "finished":
                 box.forget(event.id)
     return last
+
+
+def serve_keeping(box: Box) -> None:
+    """Serve all and remember them."""
+    while (at := box.next_event_at()) is not None:
+        box.advance(at)
 
 
 def test_prices_are_asked_per_change_not_per_token() -> None:
@@ -258,3 +265,23 @@ def test_a_preemption_costs_log_n_of_those_beside_it() -> None:
                 box.advance(at)
         counts.append(operations.count / box.usage.preempted)
     assert counts[1] < counts[0] * 1.1
+
+
+def test_a_conversation_is_few_nodes_of_the_tree_and_parts_where_others_leave_it() -> None:
+    box = Box.of(FlatPricer(), BoxDesign("paged", 8192, 4, pool_tokens=16_384))
+    memory = box._memory
+    assert isinstance(memory, PagedMemory)
+    said = [("system", 100)]
+    for turn in range(40):
+        said.append((f"ask{turn}", 20))
+        box.submit(request(f"r{turn}", *said, max_tokens=30), turn * 100.0)
+        serve_keeping(box)
+        said.append((f"r{turn}/answer", 30))
+    # Of 80 pieces: a new one only where an answer's unread last token would have ended a page.
+    nodes = len(memory.tree._nodes)
+    assert nodes <= 1 + 2 * 40 // 16
+    assert box.served("r39").cached_tokens == (100 + 39 * 50 - 1) // 16 * 16
+    box.submit(request("other", ("system", 100), ("else", 50), max_tokens=30), 5000.0)
+    serve_keeping(box)
+    assert box.served("other").cached_tokens == 96
+    assert len(memory.tree._nodes) == nodes + 2  # what they share, and how each goes on
