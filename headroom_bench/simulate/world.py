@@ -271,19 +271,22 @@ class SimulatedWorld:
             self._ways.account(self._kernel.now)
 
     def _on_event(self, event: Event) -> None:
+        kind = event.kind
+        if kind not in ("first_token", "finished", "rejected"):
+            return
         asked = self._asked.get(event.id)
         if asked is None:
             return
-        if event.kind == "first_token":
+        if kind == "first_token":
             self._stream(asked, True)
-        elif event.kind in ("finished", "rejected"):
+        else:
             self._stream(asked, False)
             if asked.doomed:
                 return
             given = self._box.token_times(event.id)
             times = self._ways.down(asked.request, given, whole=True)
             end_s = event.at + self._ways.down_s(asked.request)
-            if event.kind == "finished":  # an error may overtake tokens, an end comes with the last
+            if kind == "finished":  # an error may overtake tokens, an end comes with the last
                 end_s = float(times[-1])
             self._kernel.at(end_s, self._deliver, (asked, event, times, given))
 
