@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -23,6 +23,8 @@ LINE_MARK = ":\n"
 """Ends the opening words of kinds whose phrases are lines."""
 
 _PIECE = re.compile(r" ?[A-Za-z]+| ?[0-9]{1,3}| ?[!-/:-@\[-`{-~]{1,3}|\s+|[^\x00-\x7f]", re.ASCII)
+_PART = 1000
+"""Phrases, or sentences of bare words, that are written at a stretch."""
 _LONG_WORD = 8
 """Letters that one token of a longer word holds, about."""
 
@@ -112,6 +114,11 @@ class Writer:
 
     def write(self, kind: str, tokens: int) -> str:
         """A new text of `tokens` tokens (at least one), by the vocabulary's count."""
+        return "".join(self.writing(kind, tokens))
+
+    def writing(self, kind: str, tokens: int) -> Iterator[str]:
+        """`write` in parts, none of which takes longer than a millisecond or so: a long text is
+        written while answers to others are being measured."""
         number, self._written = self._written, self._written + 1
         chance = random.Random(self._seed(str(number)))
         vocabulary = self._vocabulary
@@ -124,42 +131,48 @@ class Writer:
         if not lines and not chosen:
             chosen = _pick(chance, vocabulary.phrases.get("prose", ()), tokens - OPENING_WORDS - 1)
         left = max(1, tokens - sum(phrase.tokens for phrase in chosen))
-        body = self._fill(chance, chosen)
         if lines:
-            opening = self._bare(chance, number, OPENING_WORDS)
-            closing = self._bare(chance, None, left - OPENING_WORDS - vocabulary.mark_tokens)
-            return f"{opening}{LINE_MARK}{body}{closing}"
-        if not chosen:
-            return self._bare(chance, number, left)
-        return f"{self._bare(chance, number, left - 1)}.{body}"
+            yield from self._bare(chance, number, OPENING_WORDS)
+            yield LINE_MARK
+            yield from self._fill(chance, chosen)
+            yield from self._bare(chance, None, left - OPENING_WORDS - vocabulary.mark_tokens)
+        elif not chosen:
+            yield from self._bare(chance, number, left)
+        else:
+            yield from self._bare(chance, number, left - 1)
+            yield "."
+            yield from self._fill(chance, chosen)
 
     def _seed(self, what: str) -> bytes:
         return blake2b(f"{self._salt}\x1f{what}".encode(), digest_size=8).digest()
 
-    def _fill(self, chance: random.Random, chosen: Sequence[Phrase]) -> str:
-        slots = "".join([phrase.slots for phrase in chosen])
-        words = chance.choices(self._vocabulary.words, k=slots.count(WORD))
-        numbers = chance.choices(self._vocabulary.numbers or ("",), k=slots.count(NUMBER))
-        return _filled("".join([phrase.pattern for phrase in chosen]), slots, words, numbers)
+    def _fill(self, chance: random.Random, chosen: Sequence[Phrase]) -> Iterator[str]:
+        for at in range(0, len(chosen), _PART):
+            some = chosen[at : at + _PART]
+            slots = "".join([phrase.slots for phrase in some])
+            words = chance.choices(self._vocabulary.words, k=slots.count(WORD))
+            numbers = chance.choices(self._vocabulary.numbers or ("",), k=slots.count(NUMBER))
+            yield _filled("".join([phrase.pattern for phrase in some]), slots, words, numbers)
 
-    def _bare(self, chance: random.Random, number: int | None, tokens: int) -> str:
+    def _bare(self, chance: random.Random, number: int | None, tokens: int) -> Iterator[str]:
         """Words, and now and then a full stop; the first two by the text's number, if it has one.
         The last is a word, since templates may cut off what follows it."""
-        words = chance.choices(self._vocabulary.words, k=tokens)
-        if number is not None:
-            many = len(self._first)
-            words[0] = self._first[number % many]
-            if tokens > 1:
-                words[1] = self._first[(number // many + number + 1) % many]
-        text = [words[0]]
-        for place in range(1, tokens):
-            stop = place % SENTENCE_TOKENS == SENTENCE_TOKENS - 1 and place < tokens - 1
-            text.append("." if stop else f" {words[place]}")
-        return "".join(text)
+        sentences = _PART * SENTENCE_TOKENS
+        for at in range(0, tokens, sentences):
+            words = chance.choices(self._vocabulary.words, k=min(sentences, tokens - at))
+            if at == 0 and number is not None:
+                many = len(self._first)
+                words[0] = self._first[number % many]
+                words[1:2] = [self._first[(number // many + number + 1) % many]][: tokens - 1]
+            text = [f" {word}" for word in words]
+            stops = len(text[SENTENCE_TOKENS - 1 : tokens - 1 - at : SENTENCE_TOKENS])
+            text[SENTENCE_TOKENS - 1 : tokens - 1 - at : SENTENCE_TOKENS] = ["."] * stops
+            if at == 0:
+                text[0] = words[0]
+            yield "".join(text)
 
 
 def _filled(pattern: str, slots: str, words: Iterable[str], numbers: Iterable[str]) -> str:
-    """All at once: a long prompt is written while answers to others are being measured."""
     sources = {WORD: iter(words), NUMBER: iter(numbers)}
     return pattern % tuple([next(sources[slot]) for slot in slots])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Exchange
-from headroom_bench.live.reading import Reading, failure
+from headroom_bench.live.reading import Channel, Reading, failure
 from headroom_bench.measures import fill_timing, first_visible
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import shortened
@@ -30,11 +31,12 @@ def fill_from_wire(
         record.error_kind, record.error = problem[0], shortened(problem[1], 500)
     record.finish_reason = reading.finish_reason
     record.model = reading.model or record.model
-    times = clock.all_at([stamp for stamp, _ in reading.token_events])
+    stamps, channels = zip(*reading.token_events, strict=True) if reading.token_events else ((), ())
+    times = clock.all_at(stamps)
     if record.sent_s is not None and record.end_s is not None and len(times):
         first = reading.token_counts[0] or _tokens_an_event(record, len(times))
         fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])
-        record.ttfv_s = _ttfv(request, reading, times, record.sent_s, record.end_s)
+        record.ttfv_s = _ttfv(request, channels, times, record.sent_s, record.end_s)
         record.buffered = (record.completion_tokens or 0) > 1 and bool(times[0] == times[-1])
         if record.ttft_s is not None and record.server_prefill_s is not None:
             record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
@@ -130,11 +132,15 @@ def _fill_server_times(record: RequestRecord, timings: dict[str, Any] | None) ->
 
 
 def _ttfv(
-    request: Request, reading: Reading, times: NDArray[np.float64], sent_s: float, end_s: float
+    request: Request,
+    channels: Sequence[Channel],
+    times: NDArray[np.float64],
+    sent_s: float,
+    end_s: float,
 ) -> float | None:
     device = request.device
     shown = {"content", "reasoning"} if device.shows_reasoning else {"content"}
-    seen_times = times[[channel in shown for _, channel in reading.token_events]]
+    seen_times = times[[channel in shown for channel in channels]]
     seen = first_visible(seen_times, end_s, buffer_tokens=device.buffer_tokens, whole=device.whole)
     return None if seen is None else seen - sent_s + device.before_s + device.after_s
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from headroom_bench.crowd.prompts import (
     SharedTexts,
@@ -19,6 +20,8 @@ from headroom_bench.crowd.world import Request
 from headroom_bench.live.lengths import Feedback
 from headroom_bench.records import RequestRecord
 from headroom_bench.segments import Segment, total_tokens
+
+Whole = TypeVar("Whole")
 
 SLACK_TOKENS = 16
 """Counts that differ by no more say nothing: a block of a paged cache, a template's whims."""
@@ -84,6 +87,10 @@ class Renderer:
 
     def prompt(self, request: Request) -> Prompt:
         """The messages of a request."""
+        return _whole(self.prompting(request))
+
+    def prompting(self, request: Request) -> Generator[None, None, Prompt]:
+        """`prompt` in steps of a millisecond or so, between which others may have their turn."""
         talk = self._talk_of(request)
         segments = request.segments
         history = answered_segments(request)
@@ -93,18 +100,18 @@ class Renderer:
         before = total_tokens(segments[:history])
         written = 0.0
         for segment in segments[history:-1]:
-            written += self._text(talk, request, segment, size.ratio)[1]
+            written += (yield from self._text(talk, request, segment, size.ratio))[1]
         newest = segments[-1]
         wanted = max(1, size.written(total_tokens(segments) - before) - round(written))
         if is_own(newest, request):
-            talk.texts[newest.content_id] = self._write(newest, wanted)
+            talk.texts[newest.content_id] = yield from self._write(newest, wanted)
         elif newest.content_id not in self._shared:
-            self._shared[newest.content_id] = self._write(newest, wanted)
-        written += self._text(talk, request, newest, size.ratio)[1]
+            self._shared[newest.content_id] = yield from self._write(newest, wanted)
+        written += (yield from self._text(talk, request, newest, size.ratio))[1]
         new = size.counted(written)
         self._sent[request.request_id] = (shape, written, before)
         messages = to_messages(
-            segments, lambda segment: self._text(talk, request, segment, size.ratio)[0]
+            segments, lambda segment: _whole(self._text(talk, request, segment, size.ratio))[0]
         )
         return Prompt(
             messages,
@@ -152,20 +159,25 @@ class Renderer:
 
     def _text(
         self, talk: _Talk, request: Request, segment: Segment, ratio: float
-    ) -> tuple[str, float]:
+    ) -> Generator[None, None, tuple[str, float]]:
         """A segment's text and size; it is written where this is the first time."""
         home = talk.texts if is_own(segment, request) else self._shared
         found = home.get(segment.content_id)
         if found is None:
             opening = segment.role == "system" and segment is request.segments[0]
             tokens = segment.tokens - (self._template.system if opening else 0)
-            found = home[segment.content_id] = self._write(segment, max(1, round(tokens / ratio)))
+            found = yield from self._write(segment, max(1, round(tokens / ratio)))
+            home[segment.content_id] = found
         return found
 
-    def _write(self, segment: Segment, size: int) -> tuple[str, float]:
+    def _write(self, segment: Segment, size: int) -> Generator[None, None, tuple[str, float]]:
         if segment.kind == RECORDED:
             return self._recorded[segment.content_id], segment.tokens
-        return self._writer.write(segment.kind, size), size
+        parts = []
+        for part in self._writer.writing(segment.kind, size):
+            parts.append(part)
+            yield
+        return "".join(parts), size
 
     def _talk_of(self, request: Request) -> _Talk:
         """This conversation's texts; the user's former one is forgotten."""
@@ -188,6 +200,16 @@ class Renderer:
         if not request.request_id.rsplit("/", 1)[-1].count("."):  # a title is no part of the talk
             talk.ended_by = record.finish_reason or ""
             talk.vague = talk.vague or record.visible_tokens is None
+
+
+def _whole(steps: Generator[None, None, Whole]) -> Whole:
+    """What comes of it when all steps are taken at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Whole = done.value
+            return result
 
 
 def _shape(request: Request, history: int, ended_by: str) -> Hashable:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from headroom_bench.crowd.world import Answer, Request, Stopped
 from headroom_bench.errors import UserError
@@ -21,8 +21,10 @@ from headroom_bench.live.renderer import Prompt, Renderer
 from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
 
-PARSE_SLICE_NS = 500_000
-"""Longest stretch of parsing before the event loop gets its turn."""
+Done = TypeVar("Done")
+
+SLICE_NS = 500_000
+"""Longest stretch of parsing, or of writing prompts, before the event loop gets its turn."""
 
 WRITE_LIMIT_S = 30.0
 """Longest that a person waits for the record of the last answer to be on disk."""
@@ -100,8 +102,7 @@ class LiveWorld:
         self._sleepers: set[asyncio.Future[None]] = set()
         self._writing: dict[tuple[str, int], Future[None]] = {}
         self._preparing = asyncio.Lock()
-        """One prompt is written at a time, one in a turn of the event loop: a long one takes a
-        millisecond or two."""
+        """One prompt is written at a time, a piece in each turn of the event loop."""
         self._reading = asyncio.Lock()
         """One answer is read at a time: many that end together would each take their slice in one
         turn of the event loop, while those that still stream wait for their stamps."""
@@ -158,7 +159,8 @@ class LiveWorld:
         record = self._new_record(request, started_at_s)
         async with self._preparing:
             await asyncio.sleep(0)  # so that those that ask in the same turn queue up behind
-            prompt = self._renderer.prompt(request)
+            prompt = await _in_turns(self._renderer.prompting(request))
+            await asyncio.sleep(0)
             body = self._body(request, prompt.messages)
         record.asked_tokens, record.sent_tokens = request.max_tokens, prompt.tokens
         record.reusable_tokens = prompt.reusable_tokens
@@ -180,8 +182,10 @@ class LiveWorld:
     ) -> None:
         """Reads an answer, completes its record, and hands it to whoever keeps or shows it."""
         reading = await _parse(exchange)
+        await asyncio.sleep(0)
         times = fill_from_wire(record, request, exchange, reading, self._clock)
         self._judge_ourselves(record, exchange, reading)
+        await asyncio.sleep(0)
         if record.prompt_tokens is not None:
             record.truncated = record.truncated or record.prompt_tokens < prompt.least_tokens
         self._renderer.learn(request, record, reading.text)
@@ -211,7 +215,9 @@ class LiveWorld:
     async def _last_record_written(self, request: Request) -> None:
         writing = self._writing.pop((request.persona, request.user), None)
         if writing is not None and not writing.done():
-            await asyncio.wait({asyncio.wrap_future(writing)}, timeout=WRITE_LIMIT_S)
+            waiting = asyncio.wrap_future(writing)
+            waiting.add_done_callback(_seen)
+            await asyncio.wait({waiting}, timeout=WRITE_LIMIT_S)
         if writing is not None and not writing.done():
             told = f"no answer from the disk in {WRITE_LIMIT_S:g} s"
             raise UserError(f"results cannot be written: {told}")
@@ -284,17 +290,37 @@ def _lag_allowed_ms(figure_s: float | None) -> float:
     return max(LAG_ALLOWED_MS, LAG_ALLOWED_SHARE * 1e3 * (figure_s or 0.0))
 
 
+def _seen(waiting: asyncio.Future[None]) -> None:
+    """Its failure is told where the record's own future is asked."""
+    if not waiting.cancelled():
+        waiting.exception()
+
+
 def _wake(woken: asyncio.Future[None]) -> None:
     if not woken.done():
         woken.set_result(None)
 
 
+async def _in_turns(steps: Generator[None, None, Done]) -> Done:
+    """Takes steps for a slice of time, then lets the event loop have its turn."""
+    slice_ends_ns = monotonic_ns() + SLICE_NS  # the loop's own time stands still meanwhile
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Done = done.value
+            return result
+        if monotonic_ns() > slice_ends_ns:
+            await asyncio.sleep(0)
+            slice_ends_ns = monotonic_ns() + SLICE_NS
+
+
 async def _parse(exchange: Exchange) -> Reading:
     """Reads an ended exchange in slices, so that other streams are stamped on time."""
-    slice_ends_ns = monotonic_ns() + PARSE_SLICE_NS  # the loop's own time stands still meanwhile
+    slice_ends_ns = monotonic_ns() + SLICE_NS  # the loop's own time stands still meanwhile
     reading = Reading()
     for reading in read_stream(exchange):  # noqa: B007  (the last one is the whole)
         if monotonic_ns() > slice_ends_ns:
             await asyncio.sleep(0)
-            slice_ends_ns = monotonic_ns() + PARSE_SLICE_NS
+            slice_ends_ns = monotonic_ns() + SLICE_NS
     return reading

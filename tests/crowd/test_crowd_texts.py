@@ -111,3 +111,13 @@ def test_common_words_are_plain() -> None:
     assert len(common_words()) > 500
     assert len(set(common_words())) == len(common_words())
     assert all(word.isascii() and word.isalpha() for word in common_words())
+
+
+@pytest.mark.parametrize("vocabulary", [BARE, guessed_vocabulary()], ids=["bare", "guessed"])
+@pytest.mark.parametrize("kind", ["prose", "code", "log", "schema"])
+def test_long_texts_are_written_in_parts(vocabulary: Vocabulary, kind: str) -> None:
+    """Somebody else's tokens arrive meanwhile."""
+    parts = list(Writer(vocabulary, "s").writing(kind, 200_000))
+    assert max(map(len, parts)) < 400_000
+    assert len(parts) > 3
+    assert "".join(parts) == Writer(vocabulary, "s").write(kind, 200_000)

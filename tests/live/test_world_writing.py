@@ -1,0 +1,55 @@
+"""A disk that fails while somebody waits for it is told once, and in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from test_live_validity import Kept, Told
+
+from headroom_bench.crowd.prompts import TemplateTokens
+from headroom_bench.crowd.texts import Vocabulary, common_words
+from headroom_bench.crowd.world import Request
+from headroom_bench.errors import UserError
+from headroom_bench.live.clock import RunClock, monotonic_ns
+from headroom_bench.live.lag import LagWatch
+from headroom_bench.live.renderer import Renderer
+from headroom_bench.live.world import Asking, LiveWorld
+from headroom_bench.measures import Moments
+from headroom_bench.records import RequestRecord
+from headroom_bench.segments import Segment
+
+
+class Slow(Kept):
+    """Has not written a record when the next request comes, and then cannot."""
+
+    def append(self, record: RequestRecord, event_times_s: Moments) -> Future[None]:
+        super().append(record, event_times_s)
+        written: Future[None] = Future()
+        full = UserError("results cannot be written: No space left on device")
+        asyncio.get_running_loop().call_later(0.05, written.set_exception, full)
+        return written
+
+
+def request(turn: int) -> Request:
+    ask = (Segment("ask", "user", "prose", f"x{turn}", 1),)
+    return Request(f"p-0/c0/t{turn}/r0", "p-0/c0", "p", 0, turn, 0, ask, 20)
+
+
+async def test_a_disk_that_fails_is_told_once() -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    writing = Renderer(Vocabulary(common_words()), TemplateTokens(), "")
+    transport = Told(monotonic_ns() - 10_000_000_000)
+    asking = Asking("r", "t", "m", "openai")
+    world = LiveWorld(transport, RunClock(), asking, writing, Slow(), LagWatch())
+    await world.ask(request(0))
+    with pytest.raises(UserError, match="No space left"):
+        await world.ask(request(1))
+    del world
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not told
