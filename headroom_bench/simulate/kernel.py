@@ -44,17 +44,10 @@ class Process:
         self.stopped = False
         """It ended because the world stopped."""
 
-    def resume(self, value: Any = None) -> None:
-        """Runs it to its next wait."""
-        self._step(self._coroutine.send, value)
-
-    def stop(self) -> None:
-        """Throws `Stopped` into it."""
-        self._step(self._coroutine.throw, Stopped())
-
-    def _step(self, step: Callable[[Any], Any], argument: Any) -> None:
+    def resume(self, value: Any = None, error: Stopped | None = None) -> None:
+        """Runs it to its next wait; an error is thrown into it."""
         try:
-            wait = step(argument)
+            wait = self._coroutine.throw(error) if error else self._coroutine.send(value)
         except StopIteration:
             self._end()
         except Stopped:
@@ -62,6 +55,10 @@ class Process:
             self._end()
         else:
             wait.begin(self)
+
+    def stop(self) -> None:
+        """Throws `Stopped` into it."""
+        self.resume(error=Stopped())
 
     def _end(self) -> None:
         if self._on_end is not None:
