@@ -74,12 +74,13 @@ class DynamicMemory:
     def _reuse(self, task: Task) -> int:
         """Tokens of the prompt that the nearest cache gives."""
         best, start, whole = -1, 0, False
+        asked, most, rewinds = task.segments, task.target - 1, self._design.rewind == "any"
         for number, held in self._caches.items():
-            shared = min(held.shared(task.segments), task.target - 1)
+            if held.valid_tokens <= start:
+                continue  # it cannot share more
+            shared = min(held.shared(asked), most)
             goes_on = shared == held.valid_tokens
-            if self._design.rewind != "any" and not goes_on:
-                continue
-            if shared > start:
+            if shared > start and (goes_on or rewinds):
                 best, start, whole = number, shared, goes_on
         if best >= 0:
             self._caches.move_to_end(best)

@@ -150,6 +150,8 @@ class SlotMemory:
         best: Slot | None = None
         best_shared = 0
         for slot in self.free.values():
+            if oldest is not None and slot.held.valid_tokens < max(threshold, best_shared):
+                continue  # it cannot be the best
             shared = slot.held.shared(asked)
             if oldest is None:
                 oldest, oldest_shared = slot, shared
