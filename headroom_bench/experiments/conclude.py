@@ -26,11 +26,14 @@ from headroom_bench.experiments.thinking import cut_in_thought
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
-from headroom_bench.redaction import redacted
+from headroom_bench.redaction import redacted, shortened
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
+
+_SHOWN_LETTERS = 160
+"""Of what a server said when a request failed."""
 
 
 @dataclass(slots=True)
@@ -84,6 +87,7 @@ def conclude(state: RunState) -> RunOutcome:
             *_cut_off(state),
             *harness_complaints(harness, records),
             *_complaints(records),
+            *_first_failures(records),
             *_left_nothing(state),
             *prompt_notes(state.options.crowd, records),
             *cut_in_thought(records),
@@ -141,6 +145,22 @@ def _left_nothing(state: RunState) -> list[str]:
 def _cut_off(state: RunState) -> list[str]:
     count, limit_s = state.measured.cut_off, state.options.drain_s
     return [f"{count} answers were cut off {limit_s:g} s after the end (--drain)"] if count else []
+
+
+def _first_failures(records: list[RequestRecord]) -> list[str]:
+    """What was said at the first failure of each kind; what people and we ended is none."""
+    first: dict[str, RequestRecord] = {}
+    for record in records:
+        if record.error_kind is not None and record.error_kind not in ("interrupted", "abandoned"):
+            first.setdefault(record.error_kind, record)
+    return [
+        f"{kind}, first in {record.request_id}: {_in_a_line(record.error or 'no message')}"
+        for kind, record in first.items()
+    ]
+
+
+def _in_a_line(text: str) -> str:
+    return shortened(" ".join(text.split()), _SHOWN_LETTERS)
 
 
 def _complaints(records: list[RequestRecord]) -> list[str]:

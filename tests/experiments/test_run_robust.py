@@ -74,6 +74,8 @@ async def test_a_server_that_is_not_ready_is_asked_again_in_peace(tmp_path: Path
         assert len(chats(server)) <= 12
     assert ran.code == 3
     assert {row["error_kind"] for row in ran.rows("requests.jsonl")} == {"unavailable"}
+    (told,) = [w for w in ran.json("summary.json")["warnings"] if w.startswith("unavailable")]
+    assert told.endswith("c0/t0/r0: HTTP 503: Loading model!")
 
 
 async def test_over_a_proxy_with_headers_body_and_a_base_path(tmp_path: Path) -> None:
