@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headroom_bench.box import Box
@@ -66,13 +68,27 @@ def predict_crowd(
         max_requests=max_requests,
         lengths=lengths,
     )
-    world.run(crowd, duration_s, warmup_s)
+    with _garbage_waits():
+        world.run(crowd, duration_s, warmup_s)
     load = _load(world.worked(), box)
     on_radio = {name for name, link in links.items() if link.shared}
     if not keep_times:
         return WorldOutcome(records, load, on_radio=on_radio), token_times
     limits, phases = explain(records, load, deployment, on_radio)
     return WorldOutcome(records, load, limits, phases, on_radio), token_times
+
+
+@contextmanager
+def _garbage_waits() -> Iterator[None]:
+    """No collector meanwhile: it would look through ever more records again and again, and next to
+    nothing of a simulated life is held by cycles."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _load(worked: Worked, box: Box) -> Load:
