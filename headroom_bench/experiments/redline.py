@@ -47,7 +47,7 @@ DEFAULT_DURATION_S = 1800.0
 DEFAULT_WARMUP_S = 300.0
 DEFAULT_MOST = 4096
 _EXPLAINED = 60
-"""Records that are priced to tell what bound a probe: its last ones, under its full load."""
+"""Records of a trial that are kept, to tell what bound it."""
 PLENTY_OF_TURNS = 300
 """With so many a share of 95 % is known to 1.3 points: that is enough."""
 FIRM_ERRORS = 1.5
@@ -97,8 +97,8 @@ class Trial:
     requests: int
     turns: Sequence[Turn]
     load: Load
-    phases: Mapping[str, str]
-    """What bound prefill and decoding; empty where nothing missed its target."""
+    last: Sequence[RequestRecord]
+    """Its last records, under its full load: they tell what bound it."""
     limits: list[dict[str, Any]]
     took_s: float
 
@@ -203,11 +203,10 @@ def search(
         probed = probe(scaled(crowd, people).with_seed(seed))
         records = steady(probed.records, options.warmup_s, probed.ended_s)
         turns = turns_of(records, targets)
-        some_unmet = any(turn.met is False for turn in turns)
-        phases = _phases(records, deployment) if some_unmet else {}
+        last = records[-_EXPLAINED:]
         limits = limits_of(records, probed.load, None, on_radio)
         took_s = time.monotonic() - started_s
-        trial = Trial(people, seed, len(records), turns, probed.load, phases, limits, took_s)
+        trial = Trial(people, seed, len(records), turns, probed.load, last, limits, took_s)
         on_trial(trial, ruled([trial])[0])
         return trial
 
@@ -226,7 +225,9 @@ def search(
         "redline": {"passes": found.passes, "fails": found.fails},
         "verdict": passing["verdict"] if passing else "failing",
         "mix": scaled(crowd, found.passes).counts() if found.passes else None,
-        "broke": _first(failing, ruled(failing)[1], targets, on_radio) if failing else None,
+        "broke": _first(
+            failing, ruled(failing)[1], targets, _phases(failing, deployment), on_radio
+        ),
         "limits": _merged(failing or found.trials.get(found.passes or 0, [])),
         "curve": curve,
         "warnings": _warnings(passing, found.fails, options),
@@ -235,10 +236,12 @@ def search(
     }
 
 
-def _phases(records: Sequence[RequestRecord], deployment: Deployment | None) -> dict[str, str]:
+def _phases(trials: Sequence[Trial], deployment: Deployment | None) -> dict[str, str]:
+    """What bound prefill and decoding in these trials."""
     if deployment is None:
         return {}
-    return bound_by_phase(time_spent(records[-_EXPLAINED:], deployment.pricer()))
+    records = [record for trial in trials for record in trial.last]
+    return bound_by_phase(time_spent(records, deployment.pricer()))
 
 
 def _on_radio(crowd: Crowd) -> set[str]:
@@ -303,11 +306,11 @@ def _first(
     trials: Sequence[Trial],
     groups: Mapping[str, GroupVerdict],
     targets: Mapping[str, TargetLike | None],
+    phases: Mapping[str, str],
     on_radio: Collection[str],
 ) -> dict[str, Any] | None:
-    """What broke in trials of one size, all together."""
+    """What broke in trials of one size, all together; None where none failed."""
     turns = [turn for trial in trials for turn in trial.turns]
-    phases = {phase: bound for trial in trials for phase, bound in trial.phases.items()}
     return first_to_break(groups, turns, targets, _pooled(trials), phases, on_radio)
 
 
