@@ -281,6 +281,8 @@ class PrefixTree:
             self.used -= here.pages
             here = here.parent
         here.refs -= 1
+        while not (node.pages or node.refs or node.children):  # or such texts would pile up
+            node = self._drop(node, last=True)
 
     def shrink(self, limit: int) -> None:
         """Let go of pages until no more than so many are held. No more may be in use."""
@@ -295,13 +297,15 @@ class PrefixTree:
                 node.pages -= excess
                 return
             excess -= node.pages
-            self._drop(node)
+            self._drop(node, last=False)
 
-    def _drop(self, node: Node) -> None:
-        """Forget a leaf: the way that it was the last of ends before it now."""
+    def _drop(self, node: Node, *, last: bool) -> Node:
+        """Forget a leaf of the first or `last` way that may go: that ends before it now. Returns
+        the node before it."""
         parent, unused = node.parent, self._unused
         del unused[node], self._nodes[(parent.number, node.pieces[0])]
         parent.children -= 1
         if parent.stamp == node.stamp and not parent.refs:
             unused[parent] = None
-            unused.move_to_end(parent, last=False)
+            unused.move_to_end(parent, last=last)
+        return parent

@@ -285,3 +285,15 @@ def test_a_conversation_is_few_nodes_of_the_tree_and_parts_where_others_leave_it
     serve_keeping(box)
     assert box.served("other").cached_tokens == 96
     assert len(memory.tree._nodes) == nodes + 2  # what they share, and how each goes on
+
+
+def test_texts_shorter_than_a_page_do_not_pile_up() -> None:
+    box = Box.of(FlatPricer(), BoxDesign("paged", 512, 4, pool_tokens=4096))
+    for number in range(200):
+        parts = (("system", 40), (f"ask{number}", 3)) if number % 2 else ((f"only{number}", 9),)
+        box.submit(request(f"r{number}", *parts, max_tokens=2), number * 10.0)
+        serve_keeping(box)
+    memory = box._memory
+    assert isinstance(memory, PagedMemory)
+    assert len(memory.tree._nodes) <= 2
+    assert box.served("r199").cached_tokens == 32
