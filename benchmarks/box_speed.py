@@ -92,8 +92,9 @@ class Person:
         asked = 20 + int(280 * self.rng.random())
         self.said.append(Segment("ask", "user", "prose", f"{key}/ask", asked))
         tokens = 50 + int(350 * self.rng.random())
-        request = BoxRequest(key, tuple(self.said), tokens, f"{key}/answer")
-        self.said.append(Segment("answer", "assistant", "prose", f"{key}/answer", tokens))
+        answer_id = f"{key}/answer"
+        request = BoxRequest(key, tuple(self.said), tokens, answer_id)
+        self.said.append(Segment("answer", "assistant", "prose", answer_id, tokens))
         return request
 
 
