@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CLOSE = "close"
+DROP = "drop"
+"""Close without the goodbye that TLS has."""
 RESET = "reset"
 HANG = "hang"
 """Leave the connection open and say nothing more, until the client goes."""
@@ -89,6 +91,9 @@ async def _play(
                     await asyncio.sleep(step)
                 elif step == HANG:
                     await reader.read()
+                    return
+                elif step == DROP:
+                    writer.transport.abort()
                     return
                 elif step == RESET:
                     linger = struct.pack("ii", 1, 0)

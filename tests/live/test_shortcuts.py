@@ -22,7 +22,7 @@ from headroom_bench.live import wire as wire_module
 from headroom_bench.live.alike import Alike
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.intake import Held, any_byte
-from headroom_bench.live.reading import Reading, read_stream
+from headroom_bench.live.reading import Reading, failure, read_stream
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.live.wire import _Connection, _HttpIntake
 
@@ -397,3 +397,36 @@ async def test_a_whole_chunk_does_not_go_through_the_parser() -> None:
     connection.data_received(b"5\r\nhello\r\n")
     assert intake.exchange.pieces == [b"hi", b"hello"]
     intake.finish("interrupted")
+
+
+@pytest.mark.parametrize("why", [None, ConnectionResetError("gone")])
+async def test_a_close_at_every_byte_has_its_name(why: Exception | None) -> None:
+    """Nothing before the finish reason is a success, nothing after the end a failure."""
+    whole = event(delta(content=" a")) + event(finish())
+    body = [whole, event(usage(5, 1)), DONE]
+    raw = HEAD + b"".join(b"%x\r\n%b\r\n" % (len(data), data) for data in body) + b"0\r\n\r\n"
+    finished, done = raw.index(b'"length"') + len(b'"length"'), raw.index(b"[DONE]") + 6
+    for length in range(len(raw) + 1):
+        connection, transport = _Connection(), _Told()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        exchange = Exchange(sent_ns=1)
+        intake = _HttpIntake(exchange, connection.abort, Timeouts(), None, any_byte, Held())
+        connection.send(intake, b"")
+        if length:
+            connection.data_received(raw[:length])
+        connection.connection_lost(why)
+        assert not intake.open
+        *_, reading = read_stream(exchange)
+        problem = failure(exchange, reading)
+        if length == len(raw):
+            assert (exchange.ended, problem) == ("complete", None)
+        elif length >= done:
+            assert (exchange.ended, problem) == ("marker", None)
+        elif why is not None:
+            assert problem is not None
+            assert problem[0] == "reset"
+        elif length < finished:
+            assert problem is not None
+            assert problem[0] == ("reset" if length < len(HEAD) else "truncated")
+        else:
+            assert exchange.ended == "eof"

@@ -16,6 +16,7 @@ from proxy_server import ProxyServer, proxy_server
 from raw_server import (
     CLOSE,
     DONE,
+    DROP,
     END,
     HANG,
     HEAD,
@@ -394,6 +395,25 @@ async def test_a_handshake_that_never_ends_is_a_connect_timeout() -> None:
         exchange = await ask(wire)
         assert exchange.ended == "connect_timeout"
         assert "--connect-timeout" in exchange.problem
+
+
+@pytest.mark.parametrize(
+    ("script", "ended"),
+    [
+        ([b"HTTP/1.0 200 OK\r\n\r\nwhole", DROP], "complete"),
+        ([*ANSWER, DROP], "complete"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", DROP], "eof"),
+    ],
+)
+async def test_tls_that_ends_without_a_goodbye(
+    script: list[Step], ended: str, authority: trustme.CA, server_tls: ssl.SSLContext
+) -> None:
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with raw_server(*script, tls=server_tls) as server:
+        wire = Wire(Origin.of(server.url), ssl_context=trusting)
+        assert (await ask(wire)).ended == ended
+        wire.close()
 
 
 def test_a_ca_file_that_is_none(tmp_path: Path) -> None:
