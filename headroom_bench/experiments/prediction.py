@@ -93,9 +93,14 @@ def _garbage_waits() -> Iterator[None]:
 
 def _load(worked: Worked, box: Box) -> Load:
     seconds = worked.seconds
+
+    def share(busy_s: float) -> float | None:
+        # The last pass may end a little after the last answer.
+        return min(1.0, busy_s / seconds) if seconds else None
+
     return Load(
-        busy_share=worked.busy_s / seconds if seconds else None,
-        all_slots_share=worked.all_taken_s / seconds if seconds else None,
+        busy_share=share(worked.busy_s),
+        all_slots_share=share(worked.all_taken_s),
         preempted=worked.preempted,
         killed=worked.killed,
         one_pool=box.design.memory == "paged",
