@@ -48,6 +48,8 @@ class Alike:
         delta = choice["delta"]
         if b"\n" in data or parsed.get("error") is not None or "text" in choice:
             return
+        if choice.get("token_ids") or choice.get("logprobs"):  # each is counted
+            return
         for name, channel in _CHANNELS.items():
             text = delta.get(name)
             if isinstance(text, str) and text:

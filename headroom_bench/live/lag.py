@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from headroom_bench.live.clock import monotonic_ns
 
-TICK_S = 0.01
+TICK_S = 0.005
+"""A pause may begin just after a tick: up to so much of it is not seen."""
 _BIN_MS = 0.1
 _BINS = 20_000
 """Lateness is counted in tenths of a millisecond up to two seconds, so that memory is bounded."""

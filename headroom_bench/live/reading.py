@@ -36,8 +36,8 @@ class Reading:
     token_events: list[tuple[int, Channel]] = field(default_factory=list)
     """Stamp and channel of every event that carried a token."""
     token_counts: list[int | None] = field(default_factory=list)
-    """Tokens generated up to each of them, as the server says; None where it does not, or where
-    nobody needs it: those between the first and the last may be left out."""
+    """Tokens generated up to each of them, as the server says or lists them; None where it does
+    not, or where nobody needs it: those between the first and the last may be left out."""
     content: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
@@ -178,7 +178,7 @@ def _read_event(
         _catch_up(reading, alike)
     alike.last = b""  # what follows counts from here
     _read_tables(reading, parsed)
-    told = _generated_so_far(parsed)
+    told = _generated_so_far(parsed) or _counted_up(reading, choices)
     if choices and told is not None and not reading.finish_reason:
         _note_silent(reading, stamp_ns, told)
     new = len(reading.token_events) - len(reading.token_counts)
@@ -204,6 +204,25 @@ def _generated_so_far(parsed: dict[str, Any]) -> int | None:
         if isinstance(told, int) and told > 0:
             return told
     return None
+
+
+def _counted_up(reading: Reading, choices: list[dict[str, Any]]) -> int | None:
+    """The running count by what events tell of their own tokens (ids, or log-probabilities)."""
+    before = reading.token_counts[-1] if reading.token_counts else 0
+    own = sum(map(_own_tokens, choices))
+    return before + own if before is not None and own else None
+
+
+def _own_tokens(choice: dict[str, Any]) -> int:
+    """Tokens of one event: vLLM's `token_ids` (`return_token_ids`), or one log-probability each."""
+    chances = choice.get("logprobs")
+    for told in (
+        choice.get("token_ids"),
+        chances.get("content") if isinstance(chances, dict) else None,
+    ):
+        if isinstance(told, list):
+            return len(told)
+    return 0
 
 
 def _read_choice(reading: Reading, stamp_ns: int, choice: dict[str, Any]) -> None:

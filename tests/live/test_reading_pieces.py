@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,34 @@ def test_events_come_back_whole_with_any_line_end(
     body = "".join(f"data: {text}{line_end}{line_end}" for text in texts).encode()
     pieces = list(enumerate(cut(body, places)))
     assert [event.data.decode() for event in stream_events(pieces) if event] == texts
+
+
+@pytest.mark.parametrize(
+    ("recorded", "tokens"),
+    [
+        ("vllm/0.32.0/http/chat_stream_token_ids.resp", 3),
+        ("llamacpp/b11549/http/chat_stream_logprobs.resp", None),
+    ],
+)
+def test_events_that_list_their_tokens_are_counted(recorded: str, tokens: int | None) -> None:
+    body = body_of(CAPTURES / recorded)
+    reading = read([part + b"\n\n" for part in body.split(b"\n\n") if part.strip()])
+    counts = reading.token_counts
+    assert counts == list(range(1, len(counts) + 1))
+    assert reading.usage is None or reading.usage["completion_tokens"] == counts[-1]
+    assert len(counts) == (tokens or len(counts)) > 1
+
+
+@pytest.mark.parametrize("field", ["token_ids", "logprobs"])
+def test_several_tokens_an_event(field: str) -> None:
+    def told(text: str, ids: list[int]) -> bytes:
+        lists = {"content": [{"id": one, "logprob": -0.5} for one in ids]}
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        choice[field] = ids if field == "token_ids" else lists
+        return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+    reading = read([told(" a", [1, 2, 3]), told("", [4]), told(" b", [5, 6]), told(" c", [7, 8])])
+    assert reading.token_counts == [3, 4, 6, 8]
+    assert [channel for _, channel in reading.token_events] == [
+        "content", "silent", "content", "content",
+    ]  # fmt: skip
