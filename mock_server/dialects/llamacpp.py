@@ -85,8 +85,8 @@ class LlamaCpp:
         return {"Server": "llama.cpp", "Access-Control-Allow-Origin": origin}
 
     def stream_headers(self, request: web.Request) -> dict[str, str]:
-        more = {"X-Accel-Buffering": "no", "Content-Type": "text/event-stream"}
-        return self.headers(request) | more
+        newest = {"X-Accel-Buffering": "no"} if self._build.journal == "J8" else {}
+        return self.headers(request) | newest | {"Content-Type": "text/event-stream"}
 
     def json_headers(self, request: web.Request) -> dict[str, str]:
         return self.headers(request) | {"Content-Type": "application/json; charset=utf-8"}
@@ -127,7 +127,7 @@ class LlamaCpp:
         body = await front.body(request)
         name = front.name("chatcmpl-")
         segments = front.segmenter.chat(asks.parse_messages(body))
-        ask = parse_ask(body, name, slots=front.service.slots, chat=True)
+        ask = parse_ask(body, name, slots=front.service.slots, build=self._build, chat=True)
         verbose = asks.flag(body, "verbose")
         voice = Chat(
             front,
@@ -143,7 +143,7 @@ class LlamaCpp:
         front = self._front
         body = await front.body(request)
         name = front.name("chatcmpl-")
-        ask = parse_ask(body, name, slots=front.service.slots)
+        ask = parse_ask(body, name, slots=front.service.slots, build=self._build)
         segments = front.segmenter.raw(self._prompt(body))
         voice = Completion(front, self._build, name, ask)
         return await front.answer(request, ask, segments, voice, name=name)
@@ -152,7 +152,7 @@ class LlamaCpp:
         front = self._front
         body = await front.body(request)
         name = front.name("chatcmpl-")
-        ask = parse_ask(body, name, slots=front.service.slots)
+        ask = parse_ask(body, name, slots=front.service.slots, build=self._build)
         prompt = self._prompt(body)
         ids = asks.flag(body, "return_tokens")
         voice = Native(front, self._build, ask, prompt, ids)
@@ -189,7 +189,7 @@ class LlamaCpp:
         return self._front.json(request, {"status": "ok"})
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        return self._front.json(request, state.models(self._front))
+        return self._front.json(request, state.models(self._front, self._build))
 
     async def _props(self, request: web.Request) -> web.StreamResponse:
         return self._front.json(request, state.props(self._front, self._build))
@@ -200,7 +200,9 @@ class LlamaCpp:
         views = service.box.snapshot().slots
         if request.query.get("fail_on_no_slot") == "1" and all(v.task is not None for v in views):
             raise RefusedError("loading", "no slot available")
-        return self._front.json(request, [state.slot(self._front, view) for view in views])
+        return self._front.json(
+            request, [state.slot(self._front, self._build, view) for view in views]
+        )
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         front = self._front

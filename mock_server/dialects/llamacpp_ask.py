@@ -7,11 +7,14 @@ from typing import Any
 
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, ENDLESS_TOKENS, Ask
+from mock_server.dialects.llamacpp_builds import Build
 from mock_server.logprobs import MOST
 from mock_server.refusals import RefusedError
 
 
-def parse_ask(body: dict[str, Any], name: str, *, slots: int, chat: bool = False) -> Ask:
+def parse_ask(
+    body: dict[str, Any], name: str, *, slots: int, build: Build, chat: bool = False
+) -> Ask:
     """`name`: the request's own. `slots`: the server's, of which each choice takes one. `chat`: the
     route knows tools and thoughts.
 
@@ -23,7 +26,7 @@ def parse_ask(body: dict[str, Any], name: str, *, slots: int, chat: bool = False
     stream = asks.flag(body, "stream")
     top_logprobs = _logprobs(body, chat)
     endless = asks.flag(body, "ignore_eos")
-    settings = _sampling(body) | {
+    settings = _sampling(body, build) | {
         "stop": list(stop),
         "max_tokens": limit,
         "n_predict": limit,
@@ -76,8 +79,8 @@ def _choices(body: dict[str, Any], slots: int) -> int:
     return max(1, wanted)
 
 
-def _sampling(body: dict[str, Any]) -> dict[str, Any]:
-    told = default_settings()
+def _sampling(body: dict[str, Any], build: Build) -> dict[str, Any]:
+    told = build.settings(default_settings())
     for key in ("seed", "temperature", "top_k", "top_p", "min_p"):
         value = asks.number(body, key)
         if value is not None:

@@ -30,7 +30,7 @@ _TEMPLATE_CAPS = {
 }
 
 
-def models(front: Front) -> dict[str, Any]:
+def models(front: Front, build: Build) -> dict[str, Any]:
     name, facts = front.model, front.facts
     meta = {
         "vocab_type": 2,
@@ -50,31 +50,33 @@ def models(front: Front) -> dict[str, Any]:
         "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
         "created": front.started_unix_s,
         "owned_by": "llamacpp",
-        "meta": meta,
+        "meta": build.without_later("meta", meta),
     }
-    return {"models": [_ollama_like(name)], "object": "list", "data": [listed]}
+    data = [build.without_later("model", listed)]
+    return {"models": [_ollama_like(name)], "object": "list", "data": data}
 
 
 def props(front: Front, build: Build) -> dict[str, Any]:
     name, options = front.model, front.options
-    return {
+    settings = build.settings(default_settings())
+    modalities = {"vision": False, "video": False, "audio": False}
+    told = {
         "default_generation_settings": {
-            "params": short_settings(default_settings()),
+            "params": short_settings(settings),
             "n_ctx": front.service.ctx_per_slot,
         },
         "total_slots": front.service.slots,
         "model_alias": name,
         "model_ftype": front.facts.quant,
         "model_path": name,
-        "modalities": {"vision": False, "video": False, "audio": False},
+        "modalities": build.without_later("modalities", modalities),
         "media_marker": "<__media__>",
         "endpoint_slots": True,
         "endpoint_props": False,
         "endpoint_metrics": options.metrics,
-        "ui": False,
-        "ui_settings": {},
+        **{key: value for ui in build.webui for key, value in _webui(ui).items()},
         "chat_template": _TEMPLATE,
-        "chat_template_caps": _TEMPLATE_CAPS,
+        "chat_template_caps": build.without_later("caps", _TEMPLATE_CAPS),
         "bos_token": "<|im_start|>",
         "eos_token": "<|im_end|>",
         "build_info": build.info,
@@ -82,9 +84,14 @@ def props(front: Front, build: Build) -> dict[str, Any]:
         "cors_proxy_enabled": False,
         "mock": front.lateness(),
     }
+    return build.without_later("props", told)
 
 
-def slot(front: Front, view: SlotView) -> dict[str, Any]:
+def _webui(name: str) -> dict[str, Any]:
+    return {name: False, f"{name}_settings": {}}
+
+
+def slot(front: Front, build: Build, view: SlotView) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": view.index,
         "n_ctx": front.service.ctx_per_slot,
@@ -93,14 +100,14 @@ def slot(front: Front, view: SlotView) -> dict[str, Any]:
     }
     job = front.service.jobs.get(view.request_id or "")
     if job is None:
-        return told | _past(front.service.seats[view.index])
+        return told | build.without_later("slot", _past(front.service.seats[view.index]))
     upcoming = {
         "has_next_token": True,
         "has_new_line": False,
         "n_remain": job.answer.tokens - view.generated,
         "n_decoded": view.generated,
     }
-    return told | {
+    now = {
         "id_task": job.task,
         "n_prompt_tokens": view.prompt_tokens + view.generated,
         "n_prompt_tokens_processed": view.processed_tokens,
@@ -108,6 +115,7 @@ def slot(front: Front, view: SlotView) -> dict[str, Any]:
         "params": short_settings(job.settings),
         "next_token": [upcoming],
     }
+    return told | build.without_later("slot", now)
 
 
 def _past(seat: Seat) -> dict[str, Any]:

@@ -393,3 +393,34 @@ async def test_more_choices_than_slots_are_refused() -> None:
             both = await a.json()
     assert "number of slots" in told["error"]["message"]
     assert [one["index"] for one in both] == [0, 1]
+
+
+@pytest.mark.parametrize(("folder", "form"), [("b7551", "J4"), ("b9713", "J6")])
+@pytest.mark.parametrize("name", ["models", "props", "slots_after", "native_completion_stream"])
+async def test_older_builds_tell_their_state_as_recorded(folder: str, form: str, name: str) -> None:
+    where = f"llamacpp/{folder}/http"
+    real = recorded(name, where)
+    async with (
+        running(ctx=1024, slots=1, journal_format=form) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        async with session.post(url + "/v1/chat/completions", json=chat(max_tokens=2)) as answer:
+            await answer.read()
+        _, headers, writes = await replay(url, name, where)
+    if name.startswith("native"):
+        assert ("X-Accel-Buffering", "no") not in headers
+        ours, theirs = events(b"".join(writes))[-1], events(real.body)[-1]
+    else:
+        ours, theirs = json.loads(b"".join(writes)), json.loads(real.body)
+    if name == "props":
+        del ours["mock"]
+    assert names_in(ours) == names_in(theirs)
+
+
+def names_in(value: Any) -> Any:
+    """Keys in their order, however deep."""
+    if isinstance(value, dict):
+        return [(key, names_in(inner)) for key, inner in value.items()]
+    if isinstance(value, list):
+        return [names_in(inner) for inner in value[:1] if isinstance(inner, dict)]
+    return None
