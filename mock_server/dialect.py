@@ -82,8 +82,8 @@ class Dialect(Protocol):
         """Status, and the JSON of the error; plain text where it is `bytes`."""
         ...
 
-    def stream_error(self, message: str, /) -> Any:
-        """The JSON of an error in a stream."""
+    def stream_error(self, message: str, /, route: str = "") -> Any:
+        """The JSON of an error in a stream of `route`."""
         ...
 
     def log(

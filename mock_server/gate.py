@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 from aiohttp import web
 
@@ -53,7 +54,7 @@ class Gate:
             fault.setting = replace(
                 self._setting,
                 seed=f"{self._setting.seed}/{job.id}",
-                error=dialect.stream_error,
+                error=partial(dialect.stream_error, route=job.route),
                 done_after_error=dialect.done_after_error,
             )
         return list(faults)

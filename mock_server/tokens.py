@@ -14,6 +14,8 @@ BYTES_FROM = 3
 """Ids below are left to special tokens; the 256 bytes follow."""
 _PIECES_FROM = BYTES_FROM + 256
 _PROBES = 16
+LONGEST_LETTERS = 12
+"""No token has more: the template's longest mark."""
 
 _PIECE = re.compile(
     r"<\|im_(?:start|end)\|>"  # the template's marks

@@ -112,7 +112,7 @@ class LlamaCpp:
             error |= {"n_prompt_tokens": told["prompt_tokens"], "n_ctx": told["ctx"]}
         return status, {"error": error}
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /, route: str = "") -> Any:  # noqa: ARG002
         return {"error": {"code": 500, "message": message, "type": "server_error"}}
 
     def log(

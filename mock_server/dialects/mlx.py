@@ -130,7 +130,7 @@ class Mlx(OpenAi):
             status = 404  # whatever goes wrong in the generator before the headers
         return status, {"error": told["error"]["message"]}
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /, route: str = "") -> Any:  # noqa: ARG002
         return {"error": message}
 
     def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:

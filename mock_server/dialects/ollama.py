@@ -77,7 +77,7 @@ class Ollama(OpenAi):
         kind = kinds.get(status, "api_error")
         return status, {"error": told["error"] | {"message": message, "type": kind} | _UNSAID}
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /, route: str = "") -> Any:  # noqa: ARG002
         return {"error": message}
 
     def log(

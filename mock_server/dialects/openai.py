@@ -130,7 +130,7 @@ class OpenAi:
         error = {"message": message, "type": kind, "param": why.told.get("field"), "code": code}
         return status, {"error": error}
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /, route: str = "") -> Any:  # noqa: ARG002
         return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
     def log(

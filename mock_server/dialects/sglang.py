@@ -90,7 +90,9 @@ class Sglang(OpenAi):
         told = {"object": "error", "message": message, "type": kind, "param": error["param"]}
         return status, told | {"code": status}
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /, route: str = "") -> Any:
+        if route == "/generate":
+            return {"error": {"message": message}}
         told = {"object": "error", "message": message, "type": "InternalServerError"}
         return {"error": told | {"param": None, "code": 500}}
 

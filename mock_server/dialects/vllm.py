@@ -21,7 +21,7 @@ from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
 from mock_server.prompts import render
 from mock_server.refusals import RefusedError
-from mock_server.tokens import split
+from mock_server.tokens import LONGEST_LETTERS, split
 
 _HTTP = {400: "BadRequestError", 401: "AuthenticationError", 404: "NotFoundError"}
 _PYDANTIC = {
@@ -102,14 +102,10 @@ class Vllm(OpenAi):
         status, _ = super().refusal(request, why)
         message, kind = str(why), _HTTP.get(status, "InternalServerError")
         if why.reason == "too_long":
-            ctx, prompt = why.told["ctx"], why.told["prompt_tokens"]
-            field = "input_tokens"
-            message = f"This model's maximum context length is {ctx} tokens. However, your request "
-            message += f"has {prompt} input tokens. Please reduce the length of the input messages."
-            message += f" (parameter={field}, value={prompt})"
+            field, message = _too_long(**why.told)
         return status, _error(message, kind, field, status)
 
-    def stream_error(self, message: str) -> Any:
+    def stream_error(self, message: str, /, route: str = "") -> Any:  # noqa: ARG002
         return _error(message, "InternalServerError", None, 500)
 
     def log(
@@ -146,7 +142,7 @@ class Vllm(OpenAi):
         name = self.chat_name(body)
         segments = front.segmenter.chat(asks.parse_messages(body))
         ask = self.asked(body, name, tools=True)
-        self._check_fits(ask, segments)
+        self._check_fits(ask, segments, lambda: render(asks.parse_messages(body)))
         voice = VllmChat(front, ask, name, **self._manner(body))
         return await front.answer(request, ask, segments, voice, name=name)
 
@@ -163,16 +159,18 @@ class Vllm(OpenAi):
         ask = self.asked(body, name, tools=False)
         voice = VllmCompletion(front, ask, name, **self._manner(body))
         segments = front.segmenter.raw(text)
-        self._check_fits(ask, segments)
+        self._check_fits(ask, segments, lambda: text)
         return await front.answer(request, ask, segments, voice, name=name)
 
-    def _check_fits(self, ask: Ask, segments: list[Segment]) -> None:
-        """The prompt and all of the answer that is asked for must fit. Raises `RefusedError`."""
+    def _check_fits(self, ask: Ask, segments: list[Segment], text: Callable[[], str]) -> None:
+        """The prompt and all of the answer that is asked for must fit. A `text` that is too long
+        for any tokenizing is refused by its letters. Raises `RefusedError`."""
         ctx, prompt = self._front.service.ctx_per_slot, total_tokens(segments)
         wanted = ask.tokens if ask.limited and ask.tokens < ENDLESS_TOKENS else 1
         if prompt + wanted > ctx:
             told = f"{prompt} and {wanted} tokens do not fit"
-            raise RefusedError("too_long", told, prompt_tokens=prompt, ctx=ctx)
+            letters = len(text()) if prompt > ctx else 0
+            raise RefusedError("too_long", told, prompt_tokens=prompt, ctx=ctx, letters=letters)
 
     def _manner(self, body: dict[str, Any]) -> dict[str, Any]:
         """How often events come, and what they carry."""
@@ -223,6 +221,19 @@ class Vllm(OpenAi):
 
 def _error(message: str, kind: str, field: str | None, status: int) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": field, "code": status}}
+
+
+def _too_long(ctx: int, prompt_tokens: int, letters: int = 0) -> tuple[str, str]:
+    """Parameter and message."""
+    message = f"This model's maximum context length is {ctx} tokens. However, your "
+    most = ctx * LONGEST_LETTERS
+    if letters <= most:
+        message += f"request has {prompt_tokens} input tokens. Please reduce the length of the "
+        message += f"input messages. (parameter=input_tokens, value={prompt_tokens})"
+        return "input_tokens", message
+    message += f"prompt contains {letters} characters (more than {most} characters, which is the "
+    message += f"upper bound for {ctx} input tokens). Please reduce the length of the input prompt."
+    return "input_text", f"{message} (parameter=input_text, value={letters})"
 
 
 def _wrong_limit(told: str, limit: int) -> RefusedError:

@@ -47,6 +47,10 @@ async def test_native_text_grows_from_event_to_event() -> None:
     async with running(**SGLANG) as url, aiohttp.ClientSession() as session:
         told = await post(session, url + "/generate", asked | {"stream": True})
         whole = await post(session, url + "/generate", asked)
+        fault = {"X-Mock-Fault": "error-in-stream:2"}
+        streamed = asked | {"stream": True}
+        async with session.post(url + "/generate", json=streamed, headers=fault) as answer:
+            broken = events(await answer.read())
         async with session.post(url + "/generate", json={"sampling_params": {}}) as answer:
             refused = (answer.status, await answer.json())
     texts = [event["text"] for event in told[:-1]]
@@ -59,6 +63,10 @@ async def test_native_text_grows_from_event_to_event() -> None:
     assert meta["finish_reason"] == {"type": "length", "length": 5}
     assert (meta["completion_tokens"], meta["prompt_tokens"]) == (5, 3)
     assert meta["e2e_latency"] > 0
+    assert [list(event) for event in broken[:-1]] == [["text", "output_ids", "meta_info"]] * 2 + [
+        ["error"]
+    ]
+    assert list(broken[-2]["error"]) == ["message"]
     assert refused[0] == 400
     assert list(refused[1]["error"]) == ["message"]
 
