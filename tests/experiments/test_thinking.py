@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,20 +78,22 @@ def test_answers_cut_in_thought_are_told_of() -> None:
 
 
 @contextmanager
-def thinker() -> Iterator[str]:
+def thinker(folder: Path) -> Iterator[str]:
     """The URL of a mock whose model thinks 40 tokens before each answer."""
     command = [
         sys.executable, "-m", "mock_server", "--port", "0", "--hardware", "dgx-spark",
         "--model", "gpt-oss-20b", "--quant", "MXFP4", "--reasoning", "40", "--slots", "8",
     ]  # fmt: skip
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
+    log = folder / "mock.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as server,
+    ):
         try:
             assert server.stdout is not None
-            told = re.search(r"http://\S+", server.stdout.readline())
-            assert told is not None
-            yield told[0]
+            told = next((line for line in server.stdout if "http://" in line), None)
+            assert told is not None, log.read_text()
+            yield told.split()[-1]
         finally:
             server.terminate()
 
@@ -119,7 +120,7 @@ def test_a_run_leaves_room_for_thought(reasoning: int | None, tmp_path: Path) ->
     own = "" if reasoning is None else f"reasoning = {{fixed = {reasoning}}}\n"
     path = tmp_path / "brief.toml"
     path.write_text(own + BRIEF)
-    with thinker() as url:
+    with thinker(tmp_path) as url:
         words = ("run", url, "--persona", f"{path}:2", "--requests", "8", "--json")
         ran = headroom(*words, out=tmp_path / "out")
     assert ran.code == 0, ran.err
