@@ -83,6 +83,7 @@ class Intake:
         self._has_token = has_token
         self._began = False
         self._finished = False
+        self._closing: asyncio.TimerHandle | None = None
         self._tail = b""
         self._bytes = 0
         self._held = held
@@ -120,6 +121,9 @@ class Intake:
         self._let_go()
 
     def _let_go(self) -> None:
+        if self._closing is not None:  # it would keep all that was read until it is due
+            self._closing.cancel()
+            self._closing = None
         self._held.answers -= 1
         self._held.size -= self._bytes
 
@@ -176,14 +180,14 @@ class Intake:
             _END_MARK_WITHIN if tail else _END_MARK
         ).search(window):
             exchange.end_ns = self.stamp_ns
-            self._loop.call_later(OPEN_BODY_GRACE_S, self.finish, "marker")
+            self._close_in(OPEN_BODY_GRACE_S, lambda: self.finish("marker"))
         elif (
             not self._finished
             and (_FINISH_MARK in window or _SPACED_FINISH_MARK in window)
             and _FINISHED.search(window)
         ):
             self._finished = True
-            self._loop.call_later(FINISHED_GRACE_S, self._close_if_silent)
+            self._close_in(FINISHED_GRACE_S, self._close_if_silent)
         if piece.endswith(b"\n\n"):
             self._tail = b""
         else:  # which begins a line only where a line end stands in it
@@ -197,7 +201,12 @@ class Intake:
         if silent_s >= FINISHED_GRACE_S:
             self.finish("marker", at_ns=self.last_byte_ns)
         else:
-            self._loop.call_later(FINISHED_GRACE_S - silent_s, self._close_if_silent)
+            self._close_in(FINISHED_GRACE_S - silent_s, self._close_if_silent)
+
+    def _close_in(self, wait_s: float, close: Callable[[], None]) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+        self._closing = self._loop.call_later(wait_s, close)
 
     # the phases
 

@@ -45,7 +45,9 @@ _HEADS = _chunk_heads(2048)
 class _HttpIntake(Intake):
     """An intake that httptools calls with what it makes of the bytes."""
 
-    parser: httptools.HttpResponseParser
+    parser: httptools.HttpResponseParser | None = None
+    """While it is open: the parser holds us by our methods, and both would be garbage that only the
+    collector finds, with all that was read."""
     between_chunks = False
     """Whether the parser waits for the head of a chunk, with nothing of it read."""
     on_complete: Callable[[bool], None]
@@ -61,8 +63,10 @@ class _HttpIntake(Intake):
         self.exchange.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        if self.parser is None:  # another answer's
+            return
         status = self.parser.get_status_code()
-        if status >= 200 and self.open:
+        if status >= 200:
             self.exchange.headers_ns, self.exchange.status = self.stamp_ns, status
 
     def on_chunk_header(self) -> None:
@@ -74,8 +78,12 @@ class _HttpIntake(Intake):
     def on_message_complete(self) -> None:
         if not self.exchange.headers_ns:  # `100 Continue` and its kin: the answer is yet to come
             self.exchange.headers.clear()
-        elif self.open:
+        elif self.parser is not None:
             self.on_complete(self.parser.should_keep_alive())
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self.parser = None
 
 
 class _Connection(asyncio.Protocol):
@@ -141,6 +149,7 @@ class _Connection(asyncio.Protocol):
         ):
             intake.on_body(data[len(head) : -2])
             return
+        assert intake.parser is not None
         try:
             intake.parser.feed_data(data)
             if not data.endswith(b"\r\n"):  # part of the next chunk's head may be read
@@ -266,6 +275,7 @@ class Wire:
         finally:
             intake.finish("interrupted", "the run was stopped")  # only if still open
             self._busy.discard(intake)
+            connection.intake = None
         if exchange.ended == "complete" and connection.open:
             self._idle.append(connection)
         return exchange

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,16 +16,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raw_server import DONE, delta, event, finish, usage
+from raw_server import DONE, END, chunk, delta, event, finish, raw_server, usage
 from test_reading_pieces import STREAMS, body_of, cut
 
 from headroom_bench.live import wire as wire_module
 from headroom_bench.live.alike import Alike
-from headroom_bench.live.exchange import Exchange
+from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.intake import Held, any_byte
 from headroom_bench.live.reading import Reading, failure, read_stream
 from headroom_bench.live.timeouts import Timeouts
-from headroom_bench.live.wire import _Connection, _HttpIntake
+from headroom_bench.live.wire import Wire, _Connection, _HttpIntake
 
 # --- events -------------------------------------------------------------------------------------
 
@@ -430,3 +431,21 @@ async def test_a_close_at_every_byte_has_its_name(why: Exception | None) -> None
             assert problem[0] == ("reset" if length < len(HEAD) else "truncated")
         else:
             assert exchange.ended == "eof"
+
+
+async def test_an_answer_leaves_nothing_to_the_collector() -> None:
+    """What only the collector finds stays in memory with all that was read, and costs a pause."""
+    script = [HEAD, chunk(event(delta(content=" a")) + event(finish()) + event(usage(5, 1))), END]
+    gc.collect()
+    gc.disable()
+    try:
+        async with raw_server(*script) as server:
+            wire = Wire(Origin.of(server.url))
+            for _ in range(3):
+                assert (await wire.exchange("/x", {}, b"{}")).ended == "complete"
+            left = [each for each in gc.get_objects() if isinstance(each, (_HttpIntake, Exchange))]
+            assert wire.opened == 1
+            wire.close()
+    finally:
+        gc.enable()
+    assert not left
