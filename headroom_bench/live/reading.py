@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,7 +67,7 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
     stamped = zip(exchange.stamps_ns, exchange.pieces, strict=True)
     pieces = unpacked(stamped, exchange.headers.get("content-encoding", ""))
     if exchange.status >= 300 or not _is_stream(exchange):
-        _read_plain(reading, exchange, b"".join(piece for _, piece in pieces))
+        _read_plain(reading, exchange, _beginning(pieces))
         yield reading
         return
     alike = Alike()
@@ -135,6 +135,17 @@ def _read_tables(reading: Reading, parsed: dict[str, Any]) -> None:
         reading.timings = parsed["timings"]
     if isinstance(parsed.get("model"), str):
         reading.model = parsed["model"]
+
+
+def _beginning(pieces: Iterable[tuple[int, bytes]]) -> bytes:
+    """A body up to the size above which nobody parses it."""
+    kept, size = [], 0
+    for _, piece in pieces:
+        kept.append(piece)
+        size += len(piece)
+        if size > _LARGEST_EVENT_BYTES:
+            break
+    return b"".join(kept)
 
 
 def _read_plain(reading: Reading, exchange: Exchange, body: bytes) -> None:

@@ -22,7 +22,7 @@ from test_reading_pieces import STREAMS, body_of, cut
 from headroom_bench.live import wire as wire_module
 from headroom_bench.live.alike import Alike
 from headroom_bench.live.exchange import Exchange, Origin
-from headroom_bench.live.intake import Held, any_byte
+from headroom_bench.live.intake import _END_MARK, Held, Intake, any_byte
 from headroom_bench.live.reading import Reading, failure, read_stream
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.live.wire import Wire, _Connection, _HttpIntake
@@ -449,3 +449,26 @@ async def test_an_answer_leaves_nothing_to_the_collector() -> None:
     finally:
         gc.enable()
     assert not left
+
+
+SHREDS = [
+    b"data: [DONE]", b"data:[DONE]", b"\n\n", b"\r\n", b"\n", b"[DONE]", b"data: ", b'{"error":',
+    b'{ "error": ', b"null", b'{"message":"x"}', b'{ "a":1', b'"boom"', b'""', b"}", b"error: {",
+    b'{"choices":[{"delta":{"content":"', b'"}}]}', b" ", b"x" * 30,
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(SHREDS), min_size=1, max_size=12), st.lists(st.integers(0, 999)))
+@settings(max_examples=400, deadline=None)
+def test_an_end_is_seen_however_it_is_cut(shreds: list[bytes], places: list[int]) -> None:
+    body = b"".join(shreds)
+
+    async def seen(pieces: list[bytes]) -> bool:
+        intake = Intake(Exchange(sent_ns=1), lambda: None, Timeouts(), None, any_byte, Held())
+        for piece in pieces:
+            intake.take_raw(len(piece))
+            intake.on_body(piece)
+        intake.finish("interrupted")
+        return intake.exchange.ended == "marker"
+
+    assert asyncio.run(seen(cut(body, places))) == bool(_END_MARK.search(body))
