@@ -26,7 +26,7 @@ from headroom_bench.simulate.asked import (
     fill_server_side,
 )
 from headroom_bench.simulate.kernel import Kernel, Process, Wait
-from headroom_bench.simulate.replay import Lengths, as_measured
+from headroom_bench.simulate.replay import Lengths, Replay
 from headroom_bench.simulate.ways import Path, Ways
 
 __all__ = ["Emit", "Lengths", "Naming", "SimulatedWorld", "Worked"]
@@ -81,7 +81,7 @@ class SimulatedWorld:
         self._emit = emit
         self._ways = Ways(box, path or Path(), links or {}, event_tokens)
         self._max_requests = max_requests
-        self._lengths = lengths
+        self._replay = None if lengths is None else Replay(lengths)
         self._asked: dict[str, Asked] = {}
         self._shared_texts = SharedTexts()
         self._count = 0
@@ -146,7 +146,7 @@ class SimulatedWorld:
 
         Raises ValueError when nothing would ever end it.
         """
-        if duration_s is None and self._max_requests is None and self._lengths is None:
+        if duration_s is None and self._max_requests is None and self._replay is None:
             raise ValueError("a simulation needs a duration, a number of requests, or lengths")
         kernel, box = self._kernel, self._box
         self._warmup_s = warmup_s
@@ -207,8 +207,9 @@ class SimulatedWorld:
     # --- a request's way ------------------------------------------------------------------------
 
     def _begin_ask(self, request: Request, process: Process) -> None:
-        measured = None if self._lengths is None else self._lengths.get(request.request_id)
-        if self._stopping or (self._lengths is not None and measured is None):
+        replay = self._replay
+        measured = None if replay is None else replay.of(request.request_id)
+        if self._stopping or (replay is not None and measured is None):
             process.stop()
             return
         self._count += 1
@@ -216,8 +217,8 @@ class SimulatedWorld:
             self._stop()
         reasoning = request.reasoning_tokens
         segments, max_tokens = request.segments, request.max_tokens
-        if measured is not None:
-            segments = as_measured(segments, measured)
+        if replay is not None and measured is not None:
+            segments = replay.segments(segments, measured)
             if measured.ok:
                 max_tokens = measured.completion_tokens or max_tokens
                 reasoning = measured.reasoning_tokens or 0
