@@ -21,7 +21,7 @@ RUNTIMES = {
     "sglang": "sglang",
     "mlx": "mlx",
 }
-"""Each dialect, and the runtime that the bundled mock server is where it speaks it."""
+"""Each dialect, and the runtime that speaks it, where none is named."""
 DIALECTS = tuple(RUNTIMES)
 
 ENVIRONMENT = "env"
@@ -103,6 +103,11 @@ class Target:
     """The run starts the bundled mock server itself."""
     source: str = ""
     """What `load_target` was given, so that it can be read again: a name, a whole path, a URL."""
+
+    @property
+    def runtime(self) -> str:
+        """The runtime that was named, else the one that speaks the dialect."""
+        return self.server.runtime or RUNTIMES[self.dialect]
 
     def shown(self) -> dict[str, Any]:
         """All of it that may be written down: of headers only the names, no login, and commands

@@ -13,6 +13,7 @@ from headroom_bench.experiments.deployment import deployment_of
 from headroom_bench.shipped import names_in, shipped_dir
 from headroom_bench.target import (
     MOCK_BOX,
+    ServerSpec,
     Target,
     checked_headers,
     load_target,
@@ -202,3 +203,11 @@ def test_every_shipped_target_can_be_read_and_predicted(name: str) -> None:
     deployment = deployment_of(target)
     assert in_words(deployment, target.server).startswith(deployment.hardware.name)
     assert memory_complaint(deployment, target.server) is None
+
+
+def test_a_dialect_alone_names_the_runtime() -> None:
+    server = ServerSpec(hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4")
+    target = Target("t", "http://127.0.0.1:1", dialect="vllm", server=server)
+    assert deployment_of(target).runtime.id == "vllm"
+    named = replace(target, server=replace(server, runtime="sglang"))
+    assert deployment_of(named).runtime.id == "sglang"

@@ -177,11 +177,11 @@ def resolve_target(
     if model is not None:
         server["model"] = model if target.embedded_mock else target.server.model
     chosen = with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
-    if ctx is not None or chosen.server.runtime == target.server.runtime:
+    if ctx is not None or chosen.runtime == target.runtime:
         return chosen
     from headroom_bench.experiments.whatif import with_same_sequence
 
-    return replace(chosen, server=with_same_sequence(target.server, chosen.server))
+    return with_same_sequence(target, chosen)
 
 
 def with_access(

@@ -13,7 +13,6 @@ from headroom_bench.target import ServerSpec, Target
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
 
-DEFAULT_RUNTIME = "llama.cpp"
 DEFAULT_SLOTS = 4
 """llama.cpp's own default since 2026."""
 DEFAULT_CTX_PER_SLOT = 8192
@@ -52,7 +51,7 @@ def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
         model=model,
         hardware=server.hardware,
         quant=server.quant,
-        runtime=server.runtime or DEFAULT_RUNTIME,
+        runtime=target.runtime,
         backend=server.backend,
         kv_k=server.kv_k or "f16",
         kv_v=server.kv_v or "f16",

@@ -65,7 +65,8 @@ def deployment_for(state: RunState) -> Deployment | None:
     target, facts = state.options.target, state.facts
     if facts is None or missing_for_prediction(target.server, target.model or facts.model):
         return None
-    named = target if target.server.model or target.model else replace(target, model=facts.model)
+    model = target.model if target.server.model or target.model else facts.model
+    named = replace(target, model=model, dialect=facts.dialect)
     return deployment_of(named, Probed(facts.slots, facts.ctx_per_slot))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
 from headroom_bench.catalog.capability import tier_of
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.deployment import DEFAULT_RUNTIME, DEFAULT_SLOTS
+from headroom_bench.experiments.deployment import DEFAULT_SLOTS
 from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
 from headroom_bench.roofline.deployment import quant_of
 from headroom_bench.target import ServerSpec, Target
@@ -68,30 +68,30 @@ def changed(target: Target, change: Change) -> Target:
     if "ctx" in change:
         fields["ctx"] = parse_size(change["ctx"], "ctx")
     _check_names(fields)
-    after = dataclasses.replace(server, **fields)
-    if "ctx" not in change:
-        after = with_same_sequence(server, after)
-    return dataclasses.replace(target, server=after)
+    after = dataclasses.replace(target, server=dataclasses.replace(server, **fields))
+    return after if "ctx" in change else with_same_sequence(target, after)
 
 
-def with_same_sequence(before: ServerSpec, after: ServerSpec) -> ServerSpec:
+def with_same_sequence(before: Target, after: Target) -> Target:
     """Where the runtime is another one: `after` with the setting that gives each sequence as much
     context as the other runtime would with as many slots. Slots divide `-c` among them; without
     slots it is one sequence's own.
 
     Raises `UserError`: an unknown runtime.
     """
-    if before.ctx is None or before.runtime == after.runtime:
+    ctx, slots = before.server.ctx, after.server.slots or DEFAULT_SLOTS
+    if ctx is None or before.runtime == after.runtime:
         return after
-    each = before.ctx // _sharers(dataclasses.replace(before, slots=after.slots))
-    return dataclasses.replace(after, ctx=each * _sharers(after))
+    each = ctx // _sharers(before, slots)
+    server = dataclasses.replace(after.server, ctx=each * _sharers(after, slots))
+    return dataclasses.replace(after, server=server)
 
 
-def _sharers(server: ServerSpec) -> int:
-    """Among how many sequences the server divides its context."""
-    design = find_runtime(server.runtime or DEFAULT_RUNTIME).design
-    divides = design not in ("paged", "dynamic_batch") and not server.kv_unified
-    return (server.slots or DEFAULT_SLOTS) if divides else 1
+def _sharers(target: Target, slots: int) -> int:
+    """Among how many sequences a server of so many slots divides its context."""
+    design = find_runtime(target.runtime).design
+    divides = design not in ("paged", "dynamic_batch") and not target.server.kv_unified
+    return slots if divides else 1
 
 
 def _slots(text: str) -> int:
