@@ -5,7 +5,7 @@ clients take turns on the other core. Prints, for each client and number of stre
 event (all that a record needs, parsing included), and how far TTFT and event gaps are from the
 truth.
 
-    python benchmarks/client.py [--streams 500] [--rate 50] [--seconds 6] [--clients ours,aiohttp]
+    python benchmarks/client.py [--streams 500] [--rate 50] [--seconds 8] [--ramp 1] [--clients ours,aiohttp]
 """
 
 from __future__ import annotations
@@ -377,11 +377,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", default="500")
     parser.add_argument("--rate", type=float, default=50.0)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument(
-        "--ramp",
-        type=float,
-        help="seconds until all have asked (default: an answer's length; 0: a burst)",
+        "--ramp", type=float, default=1.0, help="seconds until all have asked (0: a burst)"
     )
     parser.add_argument("--clients", default=",".join(CLIENTS))
     options = parser.parse_args()
@@ -391,7 +389,6 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else [None, None]
     client_core, server_core = (cores[0], cores[-1]) if len(cores) > 1 else (None, None)
     events = int(options.rate * options.seconds)
-    ramp_s = options.seconds if options.ramp is None else options.ramp
     print("client          streams  tok/s    CPU us/event  TTFT late ms p50/p99  gap error p50/p99")
     for streams in map(int, options.streams.split(",")):
         for name in options.clients.split(","):
@@ -400,7 +397,9 @@ def main() -> None:
                 target=serve, args=(theirs, server_core, options.rate, events), daemon=True
             )
             process.start()
-            spent, seen, truth = run_client(name, ours.recv(), streams, ramp_s, client_core, ours)
+            spent, seen, truth = run_client(
+                name, ours.recv(), streams, options.ramp, client_core, ours
+            )
             ours.send("stop")
             process.join(5)
             ttft, gaps, missed = errors_ms(seen, truth)
