@@ -5,7 +5,8 @@ clients take turns on the other core. Prints, for each client and number of stre
 event (all that a record needs, parsing included), and how far TTFT and event gaps are from the
 truth.
 
-    python benchmarks/client.py [--streams 500] [--rate 50] [--seconds 8] [--ramp 1] [--clients ours,aiohttp]
+    python benchmarks/client.py [--streams 500] [--rate 50] [--seconds 8] [--ramp 1]
+                                [--clients ours,aiohttp]
 """
 
 from __future__ import annotations
