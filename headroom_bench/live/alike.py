@@ -50,6 +50,8 @@ class Alike:
             return
         if choice.get("token_ids") or choice.get("logprobs"):  # each is counted
             return
+        if choice.get("finish_reason") is not None:  # the latest counts
+            return
         for name, channel in _CHANNELS.items():
             text = delta.get(name)
             if isinstance(text, str) and text:

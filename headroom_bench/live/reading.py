@@ -252,7 +252,7 @@ def _read_choice(reading: Reading, stamp_ns: int, choice: dict[str, Any]) -> Non
     if isinstance(text, str) and text:
         reading.content.append(text)
         reading.token_events.append((stamp_ns, "content"))
-    if isinstance(choice.get("finish_reason"), str):
+    if isinstance(choice.get("finish_reason"), str) and choice["finish_reason"]:
         reading.finish_reason = choice["finish_reason"]
 
 
