@@ -247,6 +247,7 @@ def test_nearly_all_events_of_a_stream_take_the_shortcut() -> None:
         for number in range(10):
             told = copy.deepcopy(shape)
             told["choices"][0]["delta"] = {"content": f" w{number}"}
+            told["choices"][0]["finish_reason"] = None
             if "usage" in told:
                 told["usage"] = {"completion_tokens": number + 1}
             events.append(event(told))
