@@ -114,9 +114,7 @@ ALL = list(modules())
 @pytest.mark.parametrize(("room", "path", "tree"), ALL, ids=[path for _, path, _ in ALL])
 def test_imports_go_one_way(room: str, path: str, tree: ast.Module) -> None:
     if path in ("__init__.py", "__main__.py"):
-        assert ours(tree) <= {"cli.app", "cli.output", "errors"}, (
-            f"{path} only starts it"
-        )
+        assert ours(tree) <= {"cli.app", "cli.output", "errors"}, f"{path} only starts it"
         return
     assert room in ROOMS or room in VALUES, f"{path} is in no room of the layout"
     wrong = sorted(wanted for wanted in ours(tree) if not allowed(room, wanted))
