@@ -176,11 +176,11 @@ def _token_bytes(deployment: Deployment, ctx: int) -> float:
 
 
 def _pool_tokens(deployment: Deployment, share: float, ctx: int) -> int:
-    """Tokens that fit into `share` of the memory beside the weights."""
-    from headroom_bench.roofline.memory import OVERHEAD_GB
+    """Tokens that fit into `share` of the memory beside the weights, a draft model's among them."""
+    from headroom_bench.roofline.memory import OVERHEAD_GB, loaded_gb
 
     memory = min(deployment.hardware.memory_gb * share, deployment.hardware.usable_memory_gb)
-    free = memory * 1e9 - deployment.weights().total - OVERHEAD_GB * 1e9
+    free = (memory - loaded_gb(deployment) - OVERHEAD_GB) * 1e9
     return max(int(free // _token_bytes(deployment, ctx)), 0)
 
 

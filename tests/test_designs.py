@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from headroom_bench.catalog.runtime import runtimes
 from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.target import ServerSpec
 
@@ -80,3 +83,20 @@ def test_without_anything_told_the_deployments_own_slots_and_context_count() -> 
     for runtime in ("llama.cpp", "vllm", "mlx", "ollama"):
         design = design_of(deployment(runtime))
         assert (design.parallel, design.ctx) == (4, 8192)
+
+
+def test_a_draft_model_takes_its_share_of_the_pool() -> None:
+    def pool(draft: str | None) -> int:
+        made = Deployment.named(
+            model="qwen3-32b", hardware="dgx-spark", quant="Q4_K_M", runtime="vllm", draft=draft
+        )
+        return design_of(made, ServerSpec()).pool_tokens or 0
+
+    assert 0 < pool("qwen3-8b") < 0.7 * pool(None)
+    small = Deployment.named(
+        model="qwen3-32b", hardware="rtx-4090", quant="Q4_K_M", slots=1, ctx=8192, draft="qwen3-8b"
+    )
+    told = ServerSpec(slots=1, ctx=8192, draft="qwen3-8b")
+    assert "needs 29." in (why_it_does_not_fit(small, told) or "")
+    alone = dataclasses.replace(small, drafter=None)
+    assert why_it_does_not_fit(alone, ServerSpec(slots=1, ctx=8192)) is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
-from headroom_bench.roofline.memory import OVERHEAD_GB, kv_gb
+from headroom_bench.roofline.memory import OVERHEAD_GB, kv_gb, loaded_gb
 from headroom_bench.target import ServerSpec
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def why_it_does_not_fit(deployment: Deployment, server: ServerSpec | None) -> st
         design = design_of(deployment, server)
     except UserError as why:
         return str(why)
-    weights = deployment.weights().total / 1e9
+    weights = loaded_gb(deployment)
     usable = deployment.hardware.usable_memory_gb * deployment.boxes
     if design.memory == "split_slots":
         cache = kv_gb(deployment, design.parallel, design.ctx)

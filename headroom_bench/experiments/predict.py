@@ -12,7 +12,7 @@ from headroom_bench.experiments.predict_published import published_decode, publi
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import Fit, fit
+from headroom_bench.roofline.memory import Fit, draft_model, fit, kv_gb
 from headroom_bench.roofline.passes import PassCost, Roofline
 from headroom_bench.roofline.pricer import Batch, Chunk
 from headroom_bench.roofline.ranges import (
@@ -338,6 +338,12 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
         notes.append(f"does not fit: {told} in host memory (never calibrated)")
     elif not need.fits:
         notes.append("does not fit: the speeds are what it would do if it did")
+    if (beside := draft_model(deployment)) is not None:
+        cache = kv_gb(beside, deployment.slots, deployment.ctx)
+        notes.append(
+            f"memory holds {beside.model.name} too: {beside.weights().total / 1e9:.1f} GB of "
+            f"weights, {cache:.2f} GB of cache"
+        )
     own = deployment.model.max_context
     if own and max(lengths(question)) > own:
         notes.append(f"beyond the model's own context of {own:,} tokens")

@@ -17,7 +17,9 @@ class Fit:
     """A deployment's memory."""
 
     weights_gb: float
+    """Of the model, and of a draft model beside it."""
     kv_gb: float
+    """Caches of both."""
     overhead_gb: float
     usable_gb: float
     max_context_tokens: int
@@ -42,13 +44,27 @@ def weights_gb(params_b: float, bits_per_weight: float) -> float:
 
 
 def kv_gb(deployment: Deployment, slots: int, ctx: int) -> float:
-    """Cache of `slots` sequences of `ctx` tokens each, and their recurrent states."""
+    """Cache of `slots` sequences of `ctx` tokens each, and their recurrent states; a draft model
+    keeps its own of the same lengths."""
     return slots * _per_slot_bytes(deployment, ctx) / 1e9
+
+
+def loaded_gb(deployment: Deployment) -> float:
+    """Weights in memory: the model's, and those of a draft model beside it."""
+    beside = draft_model(deployment)
+    more = beside.weights().total if beside else 0.0
+    return (deployment.weights().total + more) / 1e9
+
+
+def draft_model(deployment: Deployment) -> Deployment | None:
+    """The model that drafts, where it is another one: a prediction head has no file of its own."""
+    drafter = deployment.drafter
+    return None if drafter is None or drafter.model == deployment.model else drafter
 
 
 def fit(deployment: Deployment) -> Fit:
     """Whether a deployment fits. Raises `UserError` for a model of unknown shape."""
-    weights = deployment.weights().total / 1e9
+    weights = loaded_gb(deployment)
     overhead = OVERHEAD_GB * deployment.boxes
     usable = deployment.hardware.usable_memory_gb * deployment.boxes
     free = usable - weights - overhead
@@ -73,7 +89,9 @@ def sequence_bytes(kv: KvBytes, ctx: int, ubatch: int) -> float:
 
 
 def _per_slot_bytes(deployment: Deployment, ctx: int) -> float:
-    return sequence_bytes(deployment.kv(), ctx, deployment.ubatch)
+    beside = draft_model(deployment)
+    more = _per_slot_bytes(beside, ctx) if beside else 0.0
+    return sequence_bytes(deployment.kv(), ctx, deployment.ubatch) + more
 
 
 def _longest_context(deployment: Deployment, room_gb: float) -> int:

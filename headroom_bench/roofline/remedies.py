@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headroom_bench.catalog import Quant, quants
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import OVERHEAD_GB, fit
+from headroom_bench.roofline.memory import OVERHEAD_GB, draft_model, fit
 
 _LEAST_CONTEXT = 1024
 """A shorter context is no remedy: a chat's system prompt fills it."""
@@ -26,7 +26,8 @@ class Remedy:
 
 def remedies(deployment: Deployment) -> tuple[Remedy, ...]:
     """Changes that would do, each alone: the largest smaller quantization, a smaller cache type,
-    less context, fewer slots, a second box. Where none does, a quantization and a context together.
+    less context, fewer slots, no draft model, a second box. Where none does, a quantization and a
+    context together.
 
     Empty where the deployment fits, or where nothing would help.
     """
@@ -37,6 +38,7 @@ def remedies(deployment: Deployment) -> tuple[Remedy, ...]:
         _smaller_cache(deployment),
         _less_context(deployment),
         _fewer_slots(deployment),
+        _without_drafter(deployment),
         _second_box(deployment),
     )
     found = tuple(remedy for remedy in single if remedy)
@@ -95,6 +97,13 @@ def _fewer_slots(deployment: Deployment) -> Remedy | None:
     return _remedy(
         f"{slots} instead of {deployment.slots}", dataclasses.replace(deployment, slots=most)
     )
+
+
+def _without_drafter(deployment: Deployment) -> Remedy | None:
+    alone = dataclasses.replace(deployment, drafter=None)
+    if draft_model(deployment) is None or not fit(alone).fits:
+        return None
+    return _remedy("no draft model", alone)
 
 
 def _second_box(deployment: Deployment) -> Remedy | None:

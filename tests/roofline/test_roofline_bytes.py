@@ -9,6 +9,7 @@ from headroom_bench.errors import UserError
 from headroom_bench.roofline import Deployment, fit
 from headroom_bench.roofline.kv import causal_pairs, windowed_pairs
 from headroom_bench.roofline.memory import kv_gb, weights_gb
+from headroom_bench.roofline.remedies import remedies
 from headroom_bench.roofline.weights import weight_bytes
 
 GIB = 2**30
@@ -150,6 +151,27 @@ def test_the_longest_context_fits_and_the_next_does_not() -> None:
     assert kv_gb(tight, 2, room.max_context_tokens + 1) > free
     assert kv_gb(tight, room.max_users, tight.ctx) <= free
     assert kv_gb(tight, room.max_users + 1, tight.ctx) > free
+
+
+def test_a_draft_model_is_in_memory_beside_the_model() -> None:
+    told = {"model": "Qwen3 32B", "quant": "Q4_K_M", "hardware": "rtx-4090", "ctx": 8000}
+    alone, small = _deployment(**told), _deployment(**told | {"model": "Qwen3 8B"})
+    both = _deployment(**told, draft="Qwen3 8B")
+    assert fit(both).weights_gb == pytest.approx(fit(alone).weights_gb + fit(small).weights_gb)
+    assert fit(both).kv_gb == pytest.approx(fit(alone).kv_gb + fit(small).kv_gb)
+    assert (fit(alone).fits, fit(both).fits) == (True, False)
+    # What it takes is missed for contexts, and on a card weights go to host memory for it.
+    roomy = {"hardware": "dgx-spark", "slots": 16}
+    alone, both = _deployment(**told | roomy), _deployment(**told | roomy, draft="Qwen3 8B")
+    assert fit(both).max_context_tokens < 0.9 * fit(alone).max_context_tokens
+    assert "no draft model" in [
+        each.change for each in remedies(_deployment(**told, draft="qwen3-8b"))
+    ]
+
+
+def test_a_prediction_head_has_no_weights_of_its_own() -> None:
+    plain = _deployment(model="GLM-4.5-Air", quant="Q4_K_M")
+    assert fit(_deployment(model="GLM-4.5-Air", quant="Q4_K_M", draft="mtp")) == fit(plain)
 
 
 @pytest.mark.parametrize(
