@@ -9,6 +9,9 @@ EXIT_WRONG_INPUT = 2
 EXIT_TARGET = 3
 EXIT_INTERRUPTED = 4
 
+_FEW = 16
+"""So many names may stand in one line."""
+
 
 class UserError(Exception):
     """Shown as one line on stderr."""
@@ -23,8 +26,11 @@ class TargetError(UserError):
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """A `UserError` for a name that does not exist, with the nearest ones that do."""
+    """A `UserError` for a name that does not exist, with the nearest ones that do; where none is
+    near, with all of them if they are few."""
     names = sorted(known)
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.4) or names[:8]
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     offer = f"; did you mean {', '.join(near)}?" if near else ""
+    if not near and 0 < len(names) <= _FEW:
+        offer = f"; known are {', '.join(names)}"
     return UserError(f"unknown {what} {name!r}{offer}{hint}")

@@ -142,6 +142,8 @@ def require_positive(entry: Any, where: str, *fields: str) -> None:
 
 _VENDOR_WORDS = re.compile(r"\b(nvidia|geforce|amd|apple|intel|meta)\b")
 _OWNER = re.compile(r"^[\w.-]+/")
+_PARTS = {"hardware": "hardware", "quantization": "quants"}
+"""What `headroom-bench catalog` calls them, where it is not the plain plural."""
 _CHAT_SUFFIX = re.compile(r"(instruct|chat|it|gguf)$")
 
 
@@ -185,7 +187,9 @@ class Names:
         if fits:
             offer = ", ".join(sorted(fits)[:8])
             raise UserError(f"{self._what} {name!r} fits several; name one of {offer}")
-        raise unknown_name(self._what, name, self._ids)
+        part = _PARTS.get(self._what, f"{self._what}s")
+        hint = f" (headroom-bench catalog {part} lists them)"
+        raise unknown_name(self._what, name, self._ids, hint)
 
 
 def own_entry(name: str) -> Path | None:

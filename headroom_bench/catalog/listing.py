@@ -27,7 +27,11 @@ _FOUND: dict[str, tuple[Callable[[], Iterable[Any]], Callable[[str], Any]]] = {
     "runtimes": (runtimes, find_runtime),
     "networks": (networks, find_network),
 }
-_SHIPPED: dict[str, Literal["personas", "targets"]] = {"personas": "personas", "targets": "targets"}
+_SHIPPED: dict[str, tuple[Literal["personas", "targets"], str]] = {
+    "personas": ("personas", "."),
+    "crowds": ("personas", "crowds"),
+    "targets": ("targets", "."),
+}
 KINDS = (*_FOUND, *_SHIPPED)
 _CONDITION = re.compile(r"^([\w.]+)\s*(<=|>=|!=|=|<|>|~)\s*(.+)$")
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -57,7 +61,7 @@ def one_entry(kind: str, name: str) -> Entry:
     if _known(kind) in _FOUND:
         return _facts(_FOUND[kind][1](name))
     what = kind.removesuffix("s")
-    return _shipped_facts(find_file(what, name, shipped_dir(_SHIPPED[kind])))
+    return _shipped_facts(find_file(what, name, _folder(kind)))
 
 
 def _known(kind: str) -> str:
@@ -69,7 +73,12 @@ def _known(kind: str) -> str:
 def _all(kind: str) -> list[Entry]:
     if kind in _FOUND:
         return [_facts(entry) for entry in _FOUND[kind][0]()]
-    return [_shipped_facts(path) for path in sorted(shipped_dir(_SHIPPED[kind]).glob("*.toml"))]
+    return [_shipped_facts(path) for path in sorted(_folder(kind).glob("*.toml"))]
+
+
+def _folder(kind: str) -> Path:
+    place, inside = _SHIPPED[kind]
+    return shipped_dir(place) / inside
 
 
 def _shipped_facts(path: Path) -> Entry:

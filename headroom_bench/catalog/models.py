@@ -45,7 +45,13 @@ def find_model(name: str) -> Model:
     not exist or is wrong.
     """
     if not is_model_file(name):
-        return _by_id()[_names().find(name)]
+        try:
+            return _by_id()[_names().find(name)]
+        except UserError:
+            if not Path(name).expanduser().exists():
+                raise
+            told = "give a .gguf, a config.json or a .toml file, or a name"
+            raise UserError(f"{name!r} is no model: {told}") from None
     path = Path(name).expanduser()
     if not path.is_file():
         raise UserError(f"model file {name!r} does not exist")

@@ -10,7 +10,7 @@ import typer
 
 from headroom_bench.cli import options as flags
 
-KINDS = ("models", "hardware", "quants", "runtimes", "networks", "personas", "targets")
+KINDS = ("models", "hardware", "quants", "runtimes", "networks", "personas", "crowds", "targets")
 _PIPE_WIDTH = 160
 """Columns where there is no terminal to ask."""
 

@@ -35,7 +35,7 @@ def inspect(
         bool, typer.Option("--swa-full", help="Window layers keep everything.")
     ] = False,
     vs: Annotated[
-        str | None, typer.Option("--vs", help="Another packing of it, to compare with.")
+        str | None, typer.Option("--vs", help="Another file or model, to compare with.")
     ] = None,
     as_json: flags.Json = False,
 ) -> int:

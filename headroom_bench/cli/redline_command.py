@@ -144,8 +144,10 @@ def _crowd(
 
 def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:
     from headroom_bench.experiments.redline import redline as find
-    from headroom_bench.experiments.whatif import versus
+    from headroom_bench.experiments.whatif import changed, differences, versus
 
+    for text in vs:  # a wrong name is told before the first search, not after it
+        changed(options.target, differences(text))
     with _Progress() as progress:
         try:
             document = find(options, progress.on_trial)

@@ -33,10 +33,11 @@ def print_config(context: typer.Context, options: RunOptions, as_json: bool) -> 
     config = as_config(options)
     del config["prompts"], config["prompts_digest"], config["target"]["source"]
     config |= {"crowd": options.crowd.counts(), "seed": options.crowd.seed}
+    config["target"]["server"]["runtime"] = options.target.runtime
     config |= {"out": str(options.out), "prometheus": options.prometheus}
     in_file = _keys_in_file(options.target)
     rows = {
-        path: {"value": value, "from": _origin(context, path, in_file)}
+        path: {"value": value, "from": _origin(context, path, value, in_file)}
         for path, value in _flat(config, "")
     }
     if as_json:
@@ -58,7 +59,9 @@ def _flat(table: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _origin(context: typer.Context, path: str, in_file: Mapping[str, str]) -> str:
+def _origin(context: typer.Context, path: str, value: Any, in_file: Mapping[str, str]) -> str:
+    if value is None:
+        return _DEFAULT
     for parameter in _parameters(path):
         source = context.get_parameter_source(parameter)
         if source is not None and source.name == "COMMANDLINE":

@@ -55,6 +55,11 @@ _COLUMNS: dict[str, dict[str, Callable[[Entry], str]]] = {
         "persona": lambda e: e["id"],
         "what they do": lambda e: e.get("summary", ""),
     },
+    "crowds": {
+        "crowd": lambda e: e["id"],
+        "who": lambda e: _people(e),
+        "what": lambda e: e.get("summary", ""),
+    },
     "targets": {
         "target": lambda e: e["id"],
         "url": lambda e: e.get("url", ""),
@@ -246,6 +251,20 @@ def _network(entry: Entry) -> Iterator[str]:
     yield from _notes(entry)
 
 
+def _people(entry: Entry) -> str:
+    groups = entry.get("group", ())
+    return ", ".join(f"{group.get('count', 1)} {group['persona']}" for group in groups)
+
+
+def _crowd(entry: Entry) -> Iterator[str]:
+    yield f"{entry['id']}: {entry.get('summary', 'a crowd')}."
+    for group in entry.get("group", ()):
+        link = f" over {group['link']}" if "link" in group else ""
+        other = group.get("overrides", {}).get("name")
+        name = f" as {other}" if other else ""
+        yield f"  {group.get('count', 1)} {group['persona']}{name}{link}"
+
+
 def _file(entry: Entry) -> Iterator[str]:
     summary = f": {entry['summary']}" if entry.get("summary") else ""
     yield f"{entry.get('name', entry['id'])}{summary}"
@@ -275,5 +294,6 @@ _WORDS: dict[str, Callable[[Entry], Iterator[str]]] = {
     "runtimes": _runtime,
     "networks": _network,
     "personas": persona_words,
+    "crowds": _crowd,
     "targets": _file,
 }

@@ -38,7 +38,7 @@ def test_every_kind_lists_and_every_entry_has_words_and_sources(
         assert str(entry.get("name", entry["id"])) in told
         assert "None" not in told
         assert ".." not in told.replace("...", "")
-        if kind != "targets":
+        if kind not in ("targets", "crowds"):  # those of their personas
             assert "source: " in told
 
 
@@ -122,3 +122,18 @@ def test_help_reads_no_catalogue() -> None:
         "assert not {'headroom_bench.catalog', 'numpy', 'pandas'} & loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_crowds_are_listed_with_their_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app(["catalog", "crowds", "--json"]) == 0
+    listed = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)}
+    people = {group["persona"] for group in listed["tiny"]["group"]}
+    assert people == {"chat-reader", "voice-command"}
+    assert run_app(["catalog", "crowds", "office"]) == 0
+    assert "  3 ide-coder over gbe" in capsys.readouterr().out.splitlines()
+
+
+def test_a_name_near_nothing_gets_no_guesses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app(["catalog", "hardware", "zzzz"]) == 2
+    told = capsys.readouterr().err
+    assert "unknown hardware 'zzzz' (headroom-bench catalog hardware lists them)" in told

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headroom_bench.cli.app import run_app
+from headroom_bench.experiments import redline as redline_experiment
 
 QUICK = ["redline", "--duration", "10m", "--warmup", "1m", "--repeats", "1", "--most", "8"]
 CHAT = [*QUICK, "--persona", "chat-reader:1", "--slots", "1", "--ctx", "16k"]
@@ -144,3 +145,15 @@ def test_a_live_redline_runs_the_crowd_for_every_probe(
     assert len(document["runs"]) == document["probes"] == 1
     for run in document["runs"]:
         assert (Path(run) / "requests.jsonl").is_file()
+
+
+def test_a_wrong_box_to_compare_with_is_told_before_any_search(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(*_: object) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(redline_experiment, "redline", search)
+    assert "unknown hardware 'zzzz'" in refused(
+        capsys, "redline", "--crowd", "tiny", "--vs", "zzzz"
+    )

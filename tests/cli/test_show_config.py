@@ -46,6 +46,7 @@ def test_a_flag_wins_over_a_file_and_a_file_over_a_default(
     assert got["target.server.slots"] == {"value": 2, "from": "--slots"}
     assert got["target.server.hardware"] == {"value": "dgx-spark", "from": from_file}
     assert got["target.server.quant"] == {"value": None, "from": "default"}
+    assert got["target.server.runtime"] == {"value": "vllm", "from": "default"}
     assert got["target.dialect"] == {"value": "vllm", "from": from_file}
     assert got["target.headers"] == {"value": ["X-Team"], "from": from_file}
     assert got["max_requests"] == {"value": 7, "from": "--requests"}
