@@ -67,6 +67,8 @@ class RequestRecord:
     """Prompt tokens that were sent, by our count; exact where the server's tokenizer gave it."""
     reusable_tokens: int | None = None
     """Prompt tokens that a cache may hold: sent before in this run, or the template's."""
+    template_tokens: int | None = None
+    """How many of `reusable_tokens` are the chat template's, as far as it is known."""
     asked_tokens: int | None = None
     """Longest answer that was asked for."""
     completion_tokens: int | None = None

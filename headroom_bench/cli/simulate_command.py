@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.errors import EXIT_TARGET
 
 
 def simulate(
@@ -66,4 +67,5 @@ def simulate(
     else:
         print_summary(summary, Console())
     typer.echo(f"results in {folder}", err=True)
-    return 0
+    nothing = summary["requests"] > 0 and summary["requests"] == summary["errors"]
+    return EXIT_TARGET if nothing else 0

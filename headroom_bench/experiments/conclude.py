@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET
-from headroom_bench.experiments.bounds import faster_than_memory
-from headroom_bench.experiments.box_words import in_words, memory_complaint
-from headroom_bench.experiments.deployment import missing_for_prediction
+from headroom_bench.experiments.beside import set_beside
 from headroom_bench.experiments.harness import harness_complaints
-from headroom_bench.experiments.prediction import explain, measured_lengths, predict_crowd
 from headroom_bench.experiments.prompt_report import prompt_notes, prompts_row
-from headroom_bench.experiments.run_state import (
-    RunState,
-    deployment_for,
-    harness_of,
-    manifest,
-    naming,
-    one_way_s,
-    server_told,
-)
+from headroom_bench.experiments.run_state import RunState, harness_of, manifest
 from headroom_bench.experiments.thinking import cut_in_thought
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted, shortened
-from headroom_bench.report.summary import Window, WorldOutcome, build_summary
-
-if TYPE_CHECKING:
-    from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.report.summary import Window, build_summary
 
 _SHOWN_LETTERS = 160
 """Of what a server said when a request failed."""
@@ -49,40 +35,26 @@ def conclude(state: RunState) -> RunOutcome:
     """Prediction, journal join, summary: everything that needs no server."""
     folder, measured = state.folder, state.measured
     records = measured.records
+    window = Window(state.options.warmup_s, measured.ended_s)
+    counted = kept(records, window)
     journal_load = Load()
     if state.journal is not None:
         journal_load = state.journal.conclude(records, folder, measured.ended_s, state.warn)
-    deployment = deployment_for(state) if records else None
-    ours = WorldOutcome(records, journal_load, *explain(records, journal_load, deployment))
-    theirs = _predict_beside(state, deployment) if deployment is not None else None
-    if state.facts is None and state.interrupt.happened:
-        state.warnings.append("interrupted before anything was measured")
-    elif deployment is None and records:
-        state.warnings.append(_why_no_prediction(state))
-    if deployment is not None:
-        if complaint := memory_complaint(deployment, server_told(state, deployment)):
-            state.warnings.append(complaint)
-        impossible = faster_than_memory(records, deployment.pricer())
-        if impossible:
-            state.warnings.append(
-                f"{impossible} answers came faster than {deployment.hardware.name} can read "
-                f"{deployment.model.name} at {deployment.quant.name} from its memory: is that what "
-                "runs there, or does it draft?"
-            )
+    beside = set_beside(state, journal_load)
     targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
     folder.write_rows("turns.jsonl", turns_of(records, targets))
-    window = Window(state.options.warmup_s, measured.ended_s)
     harness = harness_of(state)
     summary = build_summary(
-        {**_head(state), "box": _box(state, deployment)},
-        ours,
-        theirs,
+        {**_head(state), "box": beside.box},
+        beside.ours,
+        beside.theirs,
         targets,
         state.options.crowd.counts(),
         window,
         harness,
         [
             *state.warnings,
+            *beside.warnings,
             *state.earlier.notes(),
             *_cut_off(state),
             *harness_complaints(harness, records),
@@ -100,39 +72,12 @@ def conclude(state: RunState) -> RunOutcome:
     return RunOutcome(folder.path, redacted(summary), _exit_code(state))
 
 
-def _box(state: RunState, deployment: Deployment | None) -> str | None:
-    return None if deployment is None else in_words(deployment, server_told(state, deployment))
-
-
 def _exit_code(state: RunState) -> int:
     if state.interrupt.happened:
         return EXIT_INTERRUPTED
     records = state.measured.records
-    return 0 if any(record.ok for record in records) else EXIT_TARGET
-
-
-def _predict_beside(state: RunState, deployment: Deployment) -> WorldOutcome:
-    """The same people with the lengths that were really measured."""
-    records = state.measured.records
-    outcome, _ = predict_crowd(
-        state.options.crowd,
-        deployment,
-        naming(state),
-        warmup_s=state.options.warmup_s,
-        lengths=measured_lengths(records),
-        server=server_told(state, deployment),
-        one_way_s=one_way_s(state),
-    )
-    state.folder.write_rows("predicted.jsonl", outcome.records)
-    return outcome
-
-
-def _why_no_prediction(state: RunState) -> str:
-    target, facts = state.options.target, state.facts
-    missing = missing_for_prediction(
-        target.server, target.model or (facts.model if facts else None)
-    )
-    return f"no prediction: {', '.join(missing)} not given"
+    failed = records and not any(record.ok for record in records)
+    return EXIT_TARGET if failed else 0
 
 
 def _left_nothing(state: RunState) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.network import Link, link_named
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
+from headroom_bench.results.statistics import is_extra
+from headroom_bench.results.statistics import steady
 from headroom_bench.simulate.asked import Times
 from headroom_bench.simulate.ways import Path
 from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld, Worked
@@ -44,8 +47,9 @@ def predict_crowd(
 
     With `lengths` (from a measured run, by request id) every prompt and answer has its measured
     length. `server` is what is told of the server's settings (see `box_of`). With `persona_links`
-    people's own links act, which they do in simulations only. How busy the box was is told of the
-    time after `warmup_s`; records are of all.
+    people's own links act, which they do in simulations only. How busy the box was and what bound
+    it is told of the time after `warmup_s`; records are of all. Without `keep_times` what bound it
+    is left out.
 
     Returns the outcome and every request's token times (seconds on the run's clock).
     """
@@ -74,7 +78,8 @@ def predict_crowd(
     on_radio = {name for name, link in links.items() if link.shared}
     if not keep_times:
         return WorldOutcome(records, load, on_radio=on_radio), token_times
-    limits, phases = explain(records, load, deployment, on_radio)
+    counted = steady(records, warmup_s, math.inf)
+    limits, phases = explain(counted, load, deployment, on_radio)
     return WorldOutcome(records, load, limits, phases, on_radio), token_times
 
 
@@ -139,6 +144,19 @@ _NEVER_SERVED = frozenset(
 )  # fmt: skip
 """Failures that cost a server nothing. Whoever gave up, was cut off or got half of an answer kept
 it busy until then."""
+
+
+def without_copied_failures(records: Sequence[RequestRecord]) -> list[RequestRecord]:
+    """Without the turns in which a request failed because the measured one did: nothing is
+    predicted of them."""
+    copied = [record for record in records if record.error_kind == "as_measured"]
+    lost = {(r.conversation_id, r.turn) for r in copied if not is_extra(r)}
+    return [
+        record
+        for record in records
+        if record.error_kind != "as_measured"
+        and (is_extra(record) or (record.conversation_id, record.turn) not in lost)
+    ]
 
 
 def measured_lengths(records: Iterable[RequestRecord]) -> dict[str, Lengths]:

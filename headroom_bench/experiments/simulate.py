@@ -98,7 +98,6 @@ def _summary(
     }
     if crowd.prompts.kind != "distinct":
         head["prompts"] = _prompts(crowd)
-    complaint = memory_complaint(deployment, target.server)
     return build_summary(
         head,
         outcome,
@@ -109,8 +108,16 @@ def _summary(
             options.warmup_s, max((record.end_s or 0.0 for record in outcome.records), default=0.0)
         ),
         {"lag_p99_ms": None, "cpu_share": None, "valid": True},
-        [complaint] if complaint else [],
+        _warnings(deployment, target, outcome),
     )
+
+
+def _warnings(deployment: Deployment, target: Target, outcome: WorldOutcome) -> list[str]:
+    complaint = memory_complaint(deployment, target.server)
+    told = [complaint] if complaint else []
+    if outcome.records and not any(record.ok for record in outcome.records):
+        told.append("no request succeeded")
+    return told
 
 
 def _manifest(options: SimulateOptions, crowd: Crowd, deployment: Deployment) -> dict[str, Any]:

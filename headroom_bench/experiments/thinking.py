@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -25,10 +24,6 @@ _COLUMNS: dict[Difficulty, str] = {
 """Columns of the catalogue's `hidden_tokens_measured` (LRMTokenEconomy, July to August 2025)."""
 USUAL_SPREAD = 2.0
 """p90 / p50 where only the median was measured: estimated. Logic puzzles have 3 to 5."""
-_FILE_ENDING = re.compile(
-    r"([-.](UD-)?(I?Q\d\w*|MXFP4\w*|NVFP4|BF16|F16|F32))?(-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
-)
-"""What a GGUF file's name has behind its model's: format, part of parts, ending."""
 _MOST = 4.0
 """Longest thought as a multiple of the 90th percentile: estimated."""
 
@@ -37,7 +32,8 @@ def with_thinking(crowd: Crowd, model: Model, optional: bool = False) -> Crowd:
     """The crowd as it is answered by this model, which may think first.
 
     A model that always reasons does; one that can is taken to have it turned off, unless
-    `optional`. A persona whose file sets `reasoning` keeps it.
+    `optional`. A persona whose file sets `reasoning` keeps it; one whose answers have a forced
+    length (the plain crowd's) gets that length and no more, thought included.
     """
     if not reasons(model, optional):
         return crowd
@@ -49,9 +45,10 @@ def with_thinking_of(crowd: Crowd, name: str | None, optional: bool = False) -> 
     """The same for a model of which only the name is known, as servers tell it (a file's, say); the
     crowd as it is where the catalogue does not know it."""
     from headroom_bench.catalog.models import find_model
+    from headroom_bench.catalog.served import served_model
 
     try:
-        model = find_model(_FILE_ENDING.sub("", name.rpartition("/")[2])) if name else None
+        model = find_model(served_model(name)) if name else None
     except UserError:
         model = None
     return crowd if model is None else with_thinking(crowd, model, optional)
@@ -87,7 +84,7 @@ def thinking_tokens(model: Model, difficulty: Difficulty) -> Distribution:
 
 
 def _thinking(persona: Persona, model: Model) -> Persona:
-    if persona.reasoning.typical > 0:
+    if persona.reasoning.typical > 0 or persona.force_length:
         return persona
     return replace(persona, reasoning=thinking_tokens(model, persona.difficulty))
 

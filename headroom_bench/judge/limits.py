@@ -54,9 +54,11 @@ def _slots(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]
 def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:
     """Prompt tokens read again although they had been sent before, and answers begun anew."""
     rows = []
-    known = [r for r in records if r.cached_tokens is not None and r.prompt_tokens is not None]
+    # Without a first token nobody knows that the prompt was read: it may have been refused.
+    known = [r for r in records if r.ttft_s is not None and r.prompt_tokens is not None]
+    known = [r for r in known if r.cached_tokens is not None]
     read = sum((r.prompt_tokens or 0) - (r.cached_tokens or 0) for r in known)
-    again = sum(max(0, (r.reusable_tokens or 0) - (r.cached_tokens or 0)) for r in known)
+    again = sum(_read_again(r) for r in known)
     if read and again / read >= NOTABLE_SHARE:
         sent = sum(r.prompt_tokens or 0 for r in known)
         evidence = (
@@ -71,6 +73,13 @@ def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]
         share = min(1.0, load.killed / max(1, len(records)))
         rows.append(limit_row("KV", share, f"{load.killed} answers ended by a cache that ran out"))
     return rows
+
+
+def _read_again(record: RequestRecord) -> int:
+    """Prompt tokens that were sent before and not in the cache. A template's are nobody's text: the
+    cached tokens are its first, and it is no loss where it was not cached."""
+    from_cache = max(record.cached_tokens or 0, record.template_tokens or 0)
+    return max(0, (record.reusable_tokens or 0) - from_cache)
 
 
 def _radio(load: Load) -> list[dict[str, Any]]:

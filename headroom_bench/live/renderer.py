@@ -45,6 +45,8 @@ class Prompt:
     """Where it counts fewer the prompt was cut."""
     reusable_tokens: int
     """How many were sent before in this run, or are the template's: what a cache may hold."""
+    template_tokens: int
+    """How many of those are the template's."""
 
 
 @dataclass(slots=True)
@@ -117,17 +119,20 @@ class Renderer:
             messages,
             before + new,
             self._least(before, new, shape, talk, segments[history:]),
-            self._reusable(request, history, shape, size.added),
+            *self._reusable(request, history, shape, size.added),
         )
 
-    def _reusable(self, request: Request, history: int, shape: Hashable, added: float) -> int:
-        """At most so many tokens, where they are not counted yet."""
+    def _reusable(
+        self, request: Request, history: int, shape: Hashable, added: float
+    ) -> tuple[int, int]:
+        """At most so many tokens, where they are not counted yet; and the template's among them."""
         shared = self._shared_texts.reusable_tokens(request)
         if history == 0 and not self._feedback.exact:
             shared = round(shared * (1 + _DOUBT_SHARED))
         if not self._template.known and not self._feedback.knows(shape):
             added = max(added, _LARGE_TEMPLATE)
-        return shared + max(0, round(added))
+        template = max(0, round(added))
+        return shared + template, template
 
     def _least(
         self,

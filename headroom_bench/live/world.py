@@ -164,6 +164,7 @@ class LiveWorld:
             body = self._body(request, prompt.messages)
         record.asked_tokens, record.sent_tokens = request.max_tokens, prompt.tokens
         record.reusable_tokens = prompt.reusable_tokens
+        record.template_tokens = prompt.template_tokens
         self.in_flight += 1
         record.concurrent_at_start = self.in_flight
         try:

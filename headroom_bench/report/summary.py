@@ -109,6 +109,14 @@ def summarise_world(
     }
 
 
+def same_requests(
+    predicted: Sequence[RequestRecord], measured: Sequence[RequestRecord]
+) -> list[RequestRecord]:
+    """The predicted records of the requests that were measured."""
+    names = {record.request_id for record in measured}
+    return [record for record in predicted if record.request_id in names]
+
+
 def ratios(measured: Sequence[RequestRecord], predicted: Sequence[RequestRecord]) -> dict[str, Any]:
     """Measured / predicted of the main figures, over all requests that both worlds have."""
     ours = {record.request_id: record for record in usable(measured)}
@@ -142,8 +150,7 @@ def build_summary(
     summary["predicted"] = summary["ratio"] = None
     if predicted is not None:
         # The same requests: one that the model has begin later than the run ended counts too.
-        names = {record.request_id for record in records}
-        same = [record for record in predicted.records if record.request_id in names]
+        same = same_requests(predicted.records, records)
         summary["predicted"] = summarise_world(predicted, same, targets, people, window)
         summary["ratio"] = ratios(records, same)
     summary["harness"] = dict(harness)

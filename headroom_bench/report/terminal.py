@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headroom_bench.units import counted
+
 _VERDICT_STYLE = {
     "failing": "bold red",
     "tight": "bold yellow",
@@ -80,8 +82,9 @@ def _persona(ours: Figures, theirs: Figures | None) -> Table:
 def _headline(name: str, ours: Figures, theirs: Figures | None) -> Text:
     users = f" × {ours['users']}" if ours["users"] else ""
     line = Text(f"\n{name}{users}", style="bold")
-    failed = f", {ours['errors']} failed" if ours["errors"] else ""
-    line.append(f"  {ours['requests']} requests, {ours['turns']} turns{failed}: ", style="not bold")
+    asked, turns = counted(ours["requests"], "request"), counted(ours["turns"], "turn")
+    failed = f", {ours['errors']:,} failed" if ours["errors"] else ""
+    line.append(f"  {asked}, {turns}{failed}: ", style="not bold")
     line.append_text(_outcome(ours))
     if theirs is not None:
         line.append("\npredicted: ", style="not bold").append_text(_outcome(theirs))
@@ -144,7 +147,7 @@ def _whole(value: float | None) -> str:
 def _print_totals(summary: Figures, console: Console) -> None:
     figures, harness = summary["totals"], summary["harness"]
     line = (
-        f"\n{summary['requests']} requests in {summary['duration_s']:.1f} s, "
+        f"\n{counted(summary['requests'], 'request')} in {_window(summary)}, "
         f"{_number(figures['concurrency_mean'])} in flight on average; "
         f"{_number(figures['prompt_tok_s'])} prompt and "
         f"{_number(figures['completion_tok_s'])} generated tokens a second"
@@ -159,6 +162,13 @@ def _print_totals(summary: Figures, console: Console) -> None:
             style="dim",
             highlight=False,
         )
+
+
+def _window(summary: Figures) -> str:
+    """The time that all figures are of."""
+    warmup_s = summary["warmup_s"]
+    length = f"{max(0.0, summary['duration_s'] - warmup_s):.1f} s"
+    return length if not warmup_s else f"{length} after a warm-up of {warmup_s:g} s"
 
 
 def _print_prompts(prompts: Figures | None, console: Console) -> None:

@@ -13,9 +13,11 @@ from headroom_bench.cli.app import run_app
 QUICK = ["simulate", "--duration", "5m"]
 
 
-def answer(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[Any, list[Any]]:
+def answer(
+    capsys: pytest.CaptureFixture[str], out: Path, *words: str, code: int = 0
+) -> tuple[Any, list[Any]]:
     """The summary, and the rows on disk."""
-    assert run_app([*QUICK, *words, "--json", "--out", str(out)]) == 0
+    assert run_app([*QUICK, *words, "--json", "--out", str(out)]) == code
     summary = json.loads(capsys.readouterr().out)
     rows = (out / summary["run_id"] / "requests.jsonl").read_text().splitlines()
     return summary, [json.loads(row) for row in rows]
@@ -65,7 +67,7 @@ def test_another_runtime_keeps_the_context_of_a_sequence(
         (("--runtime", "vllm"), False),
         (("--runtime", "vllm", "--ctx", "16k"), True),
     ):
-        _, rows = answer(capsys, tmp_path, *words, *flags)
+        _, rows = answer(capsys, tmp_path, *words, *flags, code=0 if ok else 3)
         assert {row["ok"] for row in rows} == {ok}
 
 
@@ -127,3 +129,42 @@ def test_a_link_that_nobody_knows_is_named_with_its_place(
     assert run_app([*QUICK, "--crowd", str(path), "--out", str(tmp_path)]) == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert "crowd home, chat-reader: link: unknown network 'wifi9'; did you mean wifi6" in told
+
+
+def test_answers_of_a_model_that_thinks_are_as_long_as_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--model", "gpt-oss-20b", "--quant", "MXFP4", "--hardware", "dgx-spark")
+    _, rows = answer(
+        capsys, tmp_path, *words, "--users", "2", "--prompt-tokens", "100", "--output-tokens", "20"
+    )
+    assert {row["asked_tokens"] for row in rows} == {20}
+    assert {row["completion_tokens"] for row in rows if row["ok"]} == {20}
+
+
+def test_limits_are_of_the_window_after_the_warm_up(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Everybody's first prompts are within the warm-up, and only those are read."""
+    words = ("--users", "1", "--prompts", "identical", "--prompt-tokens", "4k", "--think", "2s",
+             "--output-tokens", "2", "--ubatch", "512")  # fmt: skip
+    whole, _ = answer(capsys, tmp_path / "a", *words)
+    steady, rows = answer(capsys, tmp_path / "b", *words, "--warmup", "60s")
+    assert steady["requests"] == sum(row["started_at_s"] >= 60 for row in rows) < len(rows)
+    bound = {
+        name: next((row["share"] for row in summary["limits"] if row["limit"] == "compute"), 0.0)
+        for name, summary in (("whole", whole), ("steady", steady))
+    }
+    assert bound["steady"] < bound["whole"]
+
+
+def test_a_crowd_that_nothing_answers_is_no_success(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = [*QUICK, "--users", "2", "--prompt-tokens", "9k", "--output-tokens", "9"]
+    words += ["--slots", "1", "--ctx", "4k"]
+    assert run_app([*words, "--json", "--out", str(tmp_path)]) == 3
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["errors"] == summary["requests"] > 0
+    assert "no request succeeded" in summary["warnings"]
+    assert {row["limit"] for row in summary["limits"]} == {"context"}

@@ -15,9 +15,9 @@ from record_makers import record
 from run_tools import headroom
 
 from headroom_bench.catalog import find_model
-from headroom_bench.crowd.crowd import Crowd, Group
+from headroom_bench.crowd.crowd import Crowd, Group, plain_crowd
 from headroom_bench.crowd.draws import Distribution
-from headroom_bench.crowd.persona import Persona, load_persona
+from headroom_bench.crowd.persona import Persona, load_persona, probe_persona
 from headroom_bench.experiments.thinking import (
     cut_in_thought,
     reasons,
@@ -134,3 +134,10 @@ def test_a_run_leaves_room_for_thought(reasoning: int | None, tmp_path: Path) ->
         assert {row["asked_tokens"] for row in rows} == {16}
         assert cut
         assert not any(row["visible_tokens"] for row in rows)
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_the_plain_crowd_is_answered_as_long_as_was_asked_for(optional: bool) -> None:
+    plain = plain_crowd(probe_persona(100, 20, 0.0), 2, 1)
+    assert with_thinking(plain, find_model("gpt-oss-120b"), optional) == plain
+    assert with_thinking_of(plain, "gpt-oss-20b-MXFP4.gguf", optional) == plain

@@ -176,3 +176,19 @@ def test_misses_are_told_in_standard_errors() -> None:
     assert misses(group(90, 100), E2E) == pytest.approx(0.05 / (0.95 * 0.05 / 100) ** 0.5)
     assert misses(group(9000, 10000), E2E) > misses(group(9, 10), E2E) > 0
     assert misses(group(0, 0), E2E) == misses(group(1, 2), None) == 0.0
+
+
+def test_what_was_refused_was_never_read() -> None:
+    """A prompt without a first token tells nothing of what was read."""
+    refused = failed("context_exceeded", cached_tokens=0, reusable_tokens=90)
+    assert by_limit([refused] * 3).keys() == {"context"}
+
+
+def test_a_templates_tokens_are_not_sent_again() -> None:
+    fields = {"prompt_tokens": 100, "reusable_tokens": 60, "template_tokens": 60}
+    assert by_limit([record(cached_tokens=0, **fields)]) == {}
+    shared = fields | {"reusable_tokens": 90}
+    rows = by_limit([record(cached_tokens=20, **shared)])
+    assert rows["KV"]["evidence"].startswith("30 of 80 "), "its text; the cache held no more"
+    rows = by_limit([record(cached_tokens=70, **shared)])
+    assert rows["KV"]["evidence"].startswith("20 of 30 ")

@@ -270,3 +270,14 @@ def test_turns_that_missed_say_what_took_their_time() -> None:
     assert row["evidence"] == "6 of 6 unmet turns waited longest in the queue"
     assert row["evidence"] in "\n".join(shown(summary))
     assert summarised(GOOD)["by_persona"]["chat"]["unmet"] == []
+
+
+def test_totals_name_the_window_that_they_are_of() -> None:
+    late = [record(started_at_s=12.0)]
+    assert any(
+        line.startswith("1 request in 20.0 s after a warm-up of 10 s, ")
+        for line in shown(summarised(late, window=Window(10.0, 30.0)))
+    )
+    page = shown(summarised(late))
+    assert any(line.startswith("1 request in 30.0 s, ") for line in page)
+    assert any("  1 request, 1 turn: " in line for line in page)
