@@ -16,7 +16,7 @@ from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted, shortened
-from headroom_bench.report.summary import Window, build_summary
+from headroom_bench.report.summary import Window, build_summary, kept
 
 _SHOWN_LETTERS = 160
 """Of what a server said when a request failed."""
@@ -36,11 +36,10 @@ def conclude(state: RunState) -> RunOutcome:
     folder, measured = state.folder, state.measured
     records = measured.records
     window = Window(state.options.warmup_s, measured.ended_s)
-    counted = kept(records, window)
     journal_load = Load()
     if state.journal is not None:
         journal_load = state.journal.conclude(records, folder, measured.ended_s, state.warn)
-    beside = set_beside(state, journal_load)
+    beside = set_beside(state, journal_load, kept(records, window))
     targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
     folder.write_rows("turns.jsonl", turns_of(records, targets))
     harness = harness_of(state)
