@@ -58,6 +58,9 @@ class Hardware:
     aliases: tuple[str, ...] = ()
     measured_read_bandwidth_gb_s: float | None = None
     tflops_basis: str = ""
+    cpu_tflops: float | None = None
+    """Peak FP32 rate of the CPU's cores, 10^12 operations a second, where `tflops_dense` is a
+    GPU's; estimated by arithmetic (cores, operations a cycle, clock)."""
     host_bandwidth_gb_s: float | None = None
     second_box_link: BoxLink | None = None
     tdp_w: float | None = None

@@ -29,6 +29,8 @@ class Runtime:
     design: str
     """One of `DESIGNS`, with the runtime's own defaults."""
     memory_design: str = ""
+    backends: tuple[str, ...] = ()
+    """What it is built for; empty where that is not told."""
     aliases: tuple[str, ...] = ()
     version: str = ""
     defaults: Facts = field(default_factory=dict, compare=False)

@@ -7,10 +7,12 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from headroom_bench.catalog import find_hardware
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.predict_published import published_decode, published_prefill
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
+from headroom_bench.roofline.constants import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.memory import Fit, draft_model, fit, kv_gb
 from headroom_bench.roofline.passes import PassCost, Roofline
@@ -351,6 +353,15 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
         notes.append(f"{question.users - served} of {question.users} users wait for a slot")
     if question.users > 1 and (moe := deployment.model.moe) and not moe.expert_exponent_source:
         notes.append("how its tokens share experts was not measured: 0.65 to 1.0 is in the range")
+    if question.build and newer_than_known(question.build):
+        notes.append(
+            f"build {question.build} is newer than any that was measured: priced as b{NEWEST_BUILD}"
+        )
+    box = deployment.hardware
+    if deployment.backend == "cpu" and box != find_hardware(question.hardware):
+        notes.append(
+            f"priced on the CPU's {box.tflops_dense.fp16_bf16:g} TFLOPS ({box.tflops_basis})"
+        )
     if deployment.boxes > 1:
         notes.append("several boxes: the link's cost comes from few rows")
     if question.draft_tokens and question.acceptance_rate is None:

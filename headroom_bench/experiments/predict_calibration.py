@@ -36,13 +36,14 @@ from headroom_bench.catalog import (
     find_runtime,
 )
 from headroom_bench.errors import UserError
+from headroom_bench.roofline.backends import BACKENDS
 from headroom_bench.roofline.calibration import (
     EXPERT_EXPONENT,
     Calibration,
     FitError,
     FittedConstant,
 )
-from headroom_bench.roofline.constants import BACKENDS, Constants
+from headroom_bench.roofline.constants import Constants
 from headroom_bench.roofline.fitted import COMMON
 from headroom_bench.toml_table import Table, read_toml
 

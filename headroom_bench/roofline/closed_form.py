@@ -71,7 +71,7 @@ class SimpleView:
 def simple_view(deployment: Deployment, context_tokens: int) -> SimpleView:
     """One user at a context, by the page. Raises `UserError` for a model of unknown shape."""
     box, model = deployment.hardware, deployment.model
-    architecture = "cpu" if box.architecture.startswith("cpu") else box.architecture
+    architecture = "cpu" if deployment.backend == "cpu" else box.architecture
     eta = ETA.get(architecture, ETA["custom"])
     fixed = T_FIXED_S.get(deployment.backend, T_FIXED_S["vulkan"])
     weights, kv, moe = deployment.weights(), deployment.kv(), model.moe

@@ -193,6 +193,15 @@ def _wider(spread: Spread, more: float) -> Spread:
     return replace(spread, **{name: math.hypot(getattr(spread, name), more) for name in names})
 
 
+NEWEST_BUILD = 10_851
+"""llama.cpp's newest build that anybody published a row of (seed1)."""
+
+
+def newer_than_known(build: str | None) -> bool:
+    """Whether nobody published a row of so new a build. Raises `UserError` as above."""
+    return (_build_number(build) or 0) > NEWEST_BUILD
+
+
 _BUILD = re.compile(r"b(\d{3,6})")
 
 
@@ -203,24 +212,3 @@ def _build_number(build: str | None) -> int | None:
     if match is None:
         raise UserError(f"build {build!r} is not a llama.cpp build; write it as b6989")
     return int(match[1])
-
-
-_BACKENDS = {"gb10": "cuda", "thor": "cuda", "orin": "cuda", "apple": "metal", "cdna": "rocm"}
-_BACKENDS |= dict.fromkeys(("turing", "ampere", "ada", "blackwell", "hopper"), "cuda")
-_BACKENDS |= {"pascal": "cuda", "volta": "cuda", "xe": "vulkan", "xe2": "vulkan"}
-_BACKENDS |= dict.fromkeys(("rdna3", "rdna3.5", "rdna4"), "vulkan")
-_SLOT_SERVERS = ("llama.cpp", "ollama", "lm-studio")
-
-
-def default_backend(hardware: Hardware, runtime: str) -> str:
-    """What the runtime uses on this box unless told otherwise."""
-    if hardware.architecture.startswith("cpu"):
-        return "cpu"
-    backend = _BACKENDS.get(hardware.architecture, "cuda")
-    if backend == "vulkan" and runtime not in _SLOT_SERVERS:
-        return "xpu" if hardware.architecture.startswith("xe") else "rocm"
-    return backend
-
-
-BACKENDS = ("cuda", "rocm", "vulkan", "metal", "sycl", "xpu", "cpu")
-"""Names that a user may give."""

@@ -17,14 +17,10 @@ from headroom_bench.catalog import (
     find_quant,
     find_runtime,
 )
-from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.errors import UserError
+from headroom_bench.roofline.backends import as_used, backend_of
 from headroom_bench.roofline.calibration import Calibration, calibrated, with_exponent
-from headroom_bench.roofline.constants import (
-    BACKENDS,
-    Constants,
-    constants_for,
-    default_backend,
-)
+from headroom_bench.roofline.constants import Constants, constants_for
 from headroom_bench.roofline.kv import KvBytes, kv_bytes
 from headroom_bench.roofline.links import link_of
 from headroom_bench.roofline.weights import WeightBytes, weight_bytes
@@ -93,12 +89,10 @@ class Deployment:
         """
         found = find_model(model)
         box, server = find_hardware(hardware), find_runtime(runtime)
-        engine = backend or default_backend(box, server.id)
-        if engine not in BACKENDS:
-            raise unknown_name("backend", engine, BACKENDS)
+        engine = backend_of(box, server, backend or None)
         deployment = cls(
             model=found,
-            hardware=box,
+            hardware=as_used(box, engine),
             quant=quant_of(found, quant, server),
             runtime=server,
             backend=engine,

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headroom_bench.catalog import Hardware, Model, Quant, Runtime
+from headroom_bench.roofline.backends import as_used, backend_of
 from headroom_bench.roofline.coefficients import Rates, Shape, combine, rates_of, shape_of
-from headroom_bench.roofline.constants import constants_for, default_backend
+from headroom_bench.roofline.constants import constants_for
 from headroom_bench.roofline.deployment import PASS_TOKENS, as_served, default_ubatch
 from headroom_bench.roofline.iteration import (
     Array,
@@ -61,7 +62,7 @@ def price_grid(
     """Decode, prefill and fit of all combinations, `users` decoding at once, f16 caches.
 
     What does not fit is priced with the rest in host memory where the runtime does that. Raises
-    `UserError` for a model of unknown shape.
+    `UserError` for a model of unknown shape, and a box that the runtime does not run on.
     """
     kvs = [kv_bytes(model, "f16", "f16") for model in models]
     quants = [as_served(quant, runtime) for quant in quants]
@@ -164,7 +165,8 @@ def _shapes(
 
 
 def _rates(boxes: Sequence[Hardware], quants: Sequence[Quant], runtime: Runtime) -> Rates:
-    backends = [default_backend(box, runtime.id) for box in boxes]
+    backends = [backend_of(box, runtime, None) for box in boxes]
+    boxes = [as_used(box, backend) for box, backend in zip(boxes, backends, strict=True)]
     fitted = [constants_for(b, runtime.id, e) for b, e in zip(boxes, backends, strict=True)]
     kinds = [weight_class(quant) for quant in quants]
     found = [

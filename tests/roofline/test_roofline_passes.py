@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headroom_bench.catalog import find_hardware, hardware, models, runtimes
 from headroom_bench.roofline import Batch, Chunk, Deployment, Roofline, constants_for
-from headroom_bench.roofline.constants import default_backend
+from headroom_bench.roofline.backends import default_backend
 
 CASES = {
     "dense": ("Llama 3.1 8B", "rtx-4090", "Q4_K_M", "llama.cpp"),
