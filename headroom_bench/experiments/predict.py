@@ -346,9 +346,9 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
             f"memory holds {beside.model.name} too: {beside.weights().total / 1e9:.1f} GB of "
             f"weights, {cache:.2f} GB of cache"
         )
-    own = deployment.model.max_context
-    if own and max(lengths(question)) > own:
-        notes.append(f"beyond the model's own context of {own:,} tokens")
+    trained = deployment.model.max_context
+    if trained and max(lengths(question)) > trained:
+        notes.append(f"beyond the model's own context of {trained:,} tokens")
     if served < question.users:
         notes.append(f"{question.users - served} of {question.users} users wait for a slot")
     if question.users > 1 and (moe := deployment.model.moe) and not moe.expert_exponent_source:
@@ -368,8 +368,11 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
         notes.append("accepted drafts assumed: 0.70 of 4 (Tuning article)")
     if not deployment.model.kv_exact:
         notes.append("the model's shape is partly estimated")
-    if question.calibration is not None and deployment.calibration is None:
-        notes.append(f"{question.calibration.name} is of another box or model: not used")
+    own = question.calibration
+    if own is not None and deployment.calibration is None:
+        notes.append(f"{own.name} is of another box or model: not used")
+    elif own is not None and not own.reaches(lengths(question)[1], served):
+        notes.append(f"beyond what {own.name} measured: its constants, but the shipped range")
     return notes
 
 

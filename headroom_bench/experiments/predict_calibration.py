@@ -122,6 +122,10 @@ def _constants(table: Table) -> tuple[FittedConstant, ...]:
         )
         if told.value == 0 and name.endswith(("efficiency", "share", "overlap_p")):
             raise each.error("value", "must be above 0: it divides a time")
+        if told.value > 1 and name.endswith("efficiency"):
+            raise each.error(
+                "value", f"{told.value:g} is above 1: nothing goes beyond the data sheet's peak"
+            )
         each.done()
         found.append(told)
     return tuple(found)

@@ -76,15 +76,14 @@ class Calibration:
             and self.quant in (None, deployment.quant.name)
         )
 
-    def measured(self, constant: str, context_tokens: float, users: int) -> bool:
-        """Whether a figure that hangs on a constant was measured there, on this very model."""
+    def reaches(self, context_tokens: float, users: int) -> bool:
+        """Whether its measurements go so far: beyond them its errors say nothing."""
+        return _within(context_tokens, self.context_tokens) and _within(users, self.users)
+
+    def measured(self, constant: str) -> bool:
+        """Whether a figure that hangs on a constant was measured on this very model."""
         told = any(each.name == constant and each.status == "fitted" for each in self.constants)
-        return (
-            told
-            and self.model is not None
-            and _within(context_tokens, self.context_tokens)
-            and _within(users, self.users)
-        )
+        return told and self.model is not None
 
 
 def calibrated(constants: Constants, calibration: Calibration) -> Constants:

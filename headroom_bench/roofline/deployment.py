@@ -56,6 +56,8 @@ class Deployment:
     """What drafts tokens; the same model means its own prediction head (MTP)."""
     calibration: Calibration | None = None
     """Whose constants these are, where the user's own measurements gave them."""
+    shipped: Deployment | None = None
+    """The same without the calibration: what is known where its measurements do not go."""
 
     @classmethod
     def named(
@@ -138,6 +140,7 @@ class Deployment:
             model=with_exponent(self.model, calibration),
             constants=calibrated(self.constants, calibration),
             calibration=calibration,
+            shipped=self,
         )
 
     def _with_drafter(self, draft: str) -> Deployment:

@@ -11,6 +11,7 @@ from headroom_bench.roofline.iteration import decode_seconds, decode_table
 from headroom_bench.roofline.offload import host_share
 
 if TYPE_CHECKING:
+    from headroom_bench.catalog.model import MoE
     from headroom_bench.roofline.deployment import Deployment
     from headroom_bench.roofline.passes import Roofline
     from headroom_bench.roofline.pricer import Batch, Chunk
@@ -52,7 +53,8 @@ def decode_range(roofline: Roofline, batch: Batch, *, drafted: bool = False) -> 
     Three sources, added as squares of logarithms: the spread of published rows about the box's
     constants, the range of the model's expert exponent, and what no row constrains.
     """
-    deployment = roofline.deployment
+    context = batch.kv_tokens / max(batch.decodes, 1)
+    deployment = _grounds(roofline.deployment, context, batch.decodes)
     moe, spread = deployment.model.moe, deployment.constants.spread
     if batch.decodes > 1:
         base = spread.several_moe if moe else spread.several_dense
@@ -61,17 +63,16 @@ def decode_range(roofline: Roofline, batch: Batch, *, drafted: bool = False) -> 
     more, reasons = _unmeasured(deployment)
     if drafted:
         more.append(_DRAFTED)
-    slower, faster = _by_exponent(roofline, batch)
+    slower, faster = _by_exponent(roofline, batch, moe)
     low = math.exp(-math.hypot(base, slower, *more))
     high = math.exp(math.hypot(base, faster, *more))
-    context = batch.kv_tokens / max(batch.decodes, 1)
-    confidence = _confidence(deployment, "bandwidth_efficiency", context, batch.decodes)
+    confidence = _confidence(deployment, "bandwidth_efficiency")
     return Range(low, high, confidence, tuple(reasons))
 
 
 def prefill_range(roofline: Roofline, chunk: Chunk, seconds: float) -> Range:
     """Around the rate of reading a prompt that takes so many seconds."""
-    deployment = roofline.deployment
+    deployment = _grounds(roofline.deployment, chunk.context_tokens + chunk.tokens, 1)
     spread = deployment.constants.spread
     base = spread.prefill_moe if deployment.model.moe else spread.prefill_dense
     more, reasons = _unmeasured(deployment)
@@ -80,17 +81,24 @@ def prefill_range(roofline: Roofline, chunk: Chunk, seconds: float) -> Range:
     if spread.handling_s:
         more.append(min(spread.handling_s / seconds, 1.0))
     width = math.exp(math.hypot(base, *more))
-    deepest = chunk.context_tokens + chunk.tokens
-    confidence = _confidence(deployment, "compute_efficiency", deepest, 1)
+    confidence = _confidence(deployment, "compute_efficiency")
     return Range(1 / width, width, confidence, tuple(reasons))
 
 
-def _confidence(deployment: Deployment, constant: str, context_tokens: float, users: int) -> str:
+def _grounds(deployment: Deployment, context_tokens: float, users: int) -> Deployment:
+    """What a range rests on: beyond a calibration's measurements, what is known without it."""
+    calibration, shipped = deployment.calibration, deployment.shipped
+    if calibration is None or shipped is None or calibration.reaches(context_tokens, users):
+        return deployment
+    return dataclasses.replace(shipped, drafter=deployment.drafter)
+
+
+def _confidence(deployment: Deployment, constant: str) -> str:
     """The label of a figure that hangs on a constant, as far as constants decide it."""
     if deployment.boxes > 1 or deployment.drafter is not None or host_share(deployment).byte_s:
         return ESTIMATED
     calibration = deployment.calibration
-    if calibration is not None and calibration.measured(constant, context_tokens, users):
+    if calibration is not None and calibration.measured(constant):
         return MEASURED
     fitted = getattr(deployment.constants, constant).status == "fitted"
     return INTERPOLATED if fitted else ESTIMATED
@@ -110,9 +118,8 @@ def _unmeasured(deployment: Deployment) -> tuple[list[float], list[str]]:
     return [width for width, _ in found], [reason for _, reason in found if reason]
 
 
-def _by_exponent(roofline: Roofline, batch: Batch) -> tuple[float, float]:
+def _by_exponent(roofline: Roofline, batch: Batch, moe: MoE | None) -> tuple[float, float]:
     """How much slower and faster (log) the ends of the expert exponent's range make a batch."""
-    moe = roofline.deployment.model.moe
     routed = batch.decodes + batch.verify - batch.lockstep
     if moe is None or routed < 2:
         return 0.0, 0.0

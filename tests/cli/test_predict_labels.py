@@ -158,8 +158,31 @@ def test_a_calibration_of_this_model_is_a_measurement(
 def test_beyond_what_was_measured_it_is_no_measurement(
     capsys: pytest.CaptureFixture[str], calibration: Path, words: list[str]
 ) -> None:
+    # No row of this depth or number of users, so the label is the constants'.
+    words = [*words, "--kv-type", "q8_0"]
     d = answer(capsys, *SPARK, *words, "--calibration", str(calibration))
-    assert d["confidence"] != "MEASURED"
+    shipped = answer(capsys, *SPARK, *words)
+    assert d["confidence"] == shipped["confidence"] == "INTERPOLATED"
+    own, without = (each["decode"]["tok_s_per_user"] for each in (d, shipped))
+    assert own != without
+    assert d["low"] / own == pytest.approx(shipped["low"] / without, rel=0.02)
+    assert d["high"] / own == pytest.approx(shipped["high"] / without, rel=0.02)
+    assert "beyond what spark.toml measured: its constants, but the shipped range" in d["notes"]
+    inside = answer(capsys, *SPARK, "--calibration", str(calibration))
+    assert not any("spark.toml" in note for note in inside["notes"])
+
+
+def test_beyond_the_window_prompts_have_the_shipped_range(
+    capsys: pytest.CaptureFixture[str], calibration: Path
+) -> None:
+    calibration.write_text(CALIBRATION + "\n[error.prefill]\nbefore = 0.2\nafter = 0.01\n")
+    words = [*SPARK, "--prompt", "64k"]
+    own = answer(capsys, *words, "--calibration", str(calibration))["prefill"]
+    shipped = answer(capsys, *words)["prefill"]
+    assert own["confidence"] == shipped["confidence"]
+    assert own["high"] / own["tok_s"] == pytest.approx(shipped["high"] / shipped["tok_s"], rel=0.01)
+    inside = answer(capsys, *SPARK, "--prompt", "16k", "--calibration", str(calibration))["prefill"]
+    assert inside["high"] / inside["tok_s"] < 1.2 < own["high"] / own["tok_s"]
 
 
 def test_a_calibration_of_any_model_is_none_of_this_one(
@@ -195,6 +218,11 @@ def test_a_calibration_of_another_box_is_not_used(
         ("value = 0.80", "value = -1", "spark.toml:14: constants.bandwidth_efficiency.value: "),
         ("value = 0.80", "value = 0", "must be above 0"),
         ("value = 0.80", "value = inf", "out of range"),
+        (
+            "value = 0.80",
+            "value = 8.6",
+            "spark.toml:14: constants.bandwidth_efficiency.value: 8.6 is above 1",
+        ),
         ('unit = "1"', 'unit = "s"', "constants.bandwidth_efficiency.unit: "),
         ('status = "fitted"', 'status = "sure"', "constants.bandwidth_efficiency.status: "),
         ("before = 0.09", "behind = 0.09", "error.decode.before: is missing"),
