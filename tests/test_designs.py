@@ -98,5 +98,6 @@ def test_a_draft_model_takes_its_share_of_the_pool() -> None:
     )
     told = ServerSpec(slots=1, ctx=8192, draft="qwen3-8b")
     assert "needs 29." in (why_it_does_not_fit(small, told) or "")
+    assert "of the other weights stay in host memory" in (why_it_does_not_fit(small, told) or "")
     alone = dataclasses.replace(small, drafter=None)
     assert why_it_does_not_fit(alone, ServerSpec(slots=1, ctx=8192)) is None

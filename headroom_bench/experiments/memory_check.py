@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
 from headroom_bench.roofline.memory import OVERHEAD_GB, kv_gb, loaded_gb
+from headroom_bench.roofline.offload import host_share
 from headroom_bench.target import ServerSpec
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def why_it_does_not_fit(deployment: Deployment, server: ServerSpec | None) -> st
     needed = weights + cache + OVERHEAD_GB * deployment.boxes
     if needed <= usable:
         return None
+    away = host_share(deployment).in_words
     return (
         f"needs {needed:.1f} GB ({weights:.1f} weights, {cache:.1f} cache), "
-        f"{usable:.1f} GB are usable"
+        f"{usable:.1f} GB are usable" + (f", so {away} stay in host memory" if away else "")
     )

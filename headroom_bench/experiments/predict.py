@@ -202,12 +202,12 @@ def lengths(question: Question) -> tuple[int, int]:
 
 def read_prompt(roofline: Roofline, tokens: int, context: int) -> Prefill:
     """One prompt after `context` cached tokens, in the passes that the box makes of it."""
-    seconds, shares = 0.0, dict.fromkeys(("bandwidth", "compute", "overhead"), 0.0)
+    seconds, shares = 0.0, dict[str, float]()
     for chunk in _passes(tokens, context, roofline.deployment.pass_tokens):
         cost = roofline.breakdown(Batch(0, 0, 0, 0, (chunk,)))
         seconds += cost.total_s
         for name, share in _shares(cost).items():
-            shares[name] += share * cost.total_s
+            shares[name] = shares.get(name, 0.0) + share * cost.total_s
     return Prefill(seconds, tokens, max(shares, key=lambda name: shares[name]))
 
 
@@ -318,11 +318,7 @@ def _tokens_a_pass(question: Question) -> float:
 
 def _shares(cost: PassCost) -> dict[str, float]:
     """What the time of a pass goes into; they sum to 1."""
-    spent = {
-        "bandwidth": cost.t_weights_s + cost.t_kv_s,
-        "compute": cost.t_compute_s,
-        "overhead": cost.t_overhead_s,
-    }
+    spent = cost.seconds
     total = sum(spent.values())
     return {name: value / total for name, value in spent.items()}
 
@@ -334,10 +330,7 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
     notes = []
     host = host_share(deployment)
     if not need.fits and host.byte_s:
-        part = f"{host.experts:.0%} of the experts" if host.experts else ""
-        more = f"{host.always:.0%} of the other weights" if host.always else ""
-        told = " and ".join(filter(None, (part, more)))
-        notes.append(f"does not fit: {told} in host memory (never calibrated)")
+        notes.append(f"does not fit: {host.in_words} in host memory (never calibrated)")
     elif not need.fits:
         notes.append("does not fit: the speeds are what it would do if it did")
     if (beside := draft_model(deployment)) is not None:

@@ -14,6 +14,7 @@ from rich.table import Table
 _BOUNDS = {
     "bandwidth": "memory bandwidth",
     "compute": "compute",
+    "host memory": "host memory",
     "overhead": "launches and other fixed time",
 }
 _RESULTS = (
@@ -118,7 +119,7 @@ def _pass(side: dict[str, Any]) -> str:
     decode = side["decode"]
     tokens = decode["tokens_per_pass"]
     drafted = f", {tokens:.2f} tokens a user" if tokens != 1 else ""
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in decode["shares"].items())
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in decode["shares"].items() if share)
     return (
         f"{decode['iteration_ms']:.2f} ms, {decode['bytes_per_pass'] / 1e9:.2f} GB, "
         f"{decode['flops_per_pass'] / 1e9:.0f} GFLOP{drafted} ({shares})"

@@ -29,6 +29,12 @@ class HostShare:
     """Share of the routed experts."""
     byte_s: Any = 0.0
 
+    @property
+    def in_words(self) -> str:
+        """As `67% of the experts and 3% of the other weights`; empty where nothing is there."""
+        parts = ((self.experts, "the experts"), (self.always, "the other weights"))
+        return " and ".join(f"{share:.0%} of {what}" for share, what in parts if share)
+
 
 NOTHING = HostShare()
 

@@ -34,16 +34,32 @@ class PassCost:
     t_kv_s: float
     """KV cache and recurrent state."""
     t_compute_s: float
+    t_host_s: float
+    """Weights that lie in host memory."""
     t_overhead_s: float
-    """Fixed overhead, launches, sorting tokens by expert, links, host memory, drafts."""
+    """Fixed overhead, launches, sorting tokens by expert, links, drafts."""
     total_s: float
-    """At most the sum of the four: some of it overlaps, by runtime."""
+    """At most the sum of the five: some of it overlaps, by runtime."""
     weight_bytes: float
     kv_bytes: float
     flops: float
     """Useful ones: what half-empty tiles waste is only in `t_compute_s`."""
-    bound: str
-    """bandwidth, compute or overhead: the largest; "idle" for an empty pass."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What the time goes into, by what bounds it."""
+        return {
+            "bandwidth": self.t_weights_s + self.t_kv_s,
+            "compute": self.t_compute_s,
+            "host memory": self.t_host_s,
+            "overhead": self.t_overhead_s,
+        }
+
+    @property
+    def bound(self) -> str:
+        """The largest of `seconds`; "idle" where no weights are read."""
+        seconds = self.seconds
+        return max(seconds, key=lambda name: seconds[name]) if self.weight_bytes else "idle"
 
     @property
     def bytes_read(self) -> float:
@@ -62,6 +78,8 @@ class _Piece:
     decoding_s: float
     """What of it decoding tokens and the output matrix take."""
     fixed_s: float
+    host_s: float
+    """What of `fixed_s` reading host memory takes."""
     woken: float
     """Distinct experts a layer."""
     cached: float
@@ -131,8 +149,8 @@ class Roofline:
         weights = sum(piece.weights_s for piece in pieces)
         kv = sum(piece.kv_s for piece in pieces)
         compute = sum(piece.compute_s for piece in pieces)
-        fixed = sum(piece.fixed_s for piece in pieces) + beside
-        shares = {"bandwidth": weights + kv, "compute": compute, "overhead": fixed}
+        host = sum(piece.host_s for piece in pieces)
+        fixed = sum(piece.fixed_s for piece in pieces) - host + beside
         stored, cache = self.deployment.weights(), self.deployment.kv()
         params = self.deployment.model.params()
         pair, window_pair = self.deployment.model.attention_flops_per_pair()
@@ -141,6 +159,7 @@ class Roofline:
             t_weights_s=weights,
             t_kv_s=kv,
             t_compute_s=compute,
+            t_host_s=host,
             t_overhead_s=fixed,
             total_s=sum(self._piece_s(piece) for piece in pieces) + beside,
             weight_bytes=sum(stored.always_read + expert_bytes * p.woken for p in pieces),
@@ -154,7 +173,6 @@ class Roofline:
                 + pair * p.pairs + window_pair * p.window_pairs
                 for p in pieces
             ),
-            bound=max(shares, key=lambda name: shares[name]) if pieces else "idle",
         )  # fmt: skip
 
     def attention_s(self, chunk: Chunk) -> float:
@@ -274,6 +292,7 @@ class Roofline:
             + c.window_pair_s * window_pairs,
             decoding_s=decoding,
             fixed_s=fixed + (c.several_s if decodes >= 2 else 0.0),
+            host_s=c.host_s + c.host_expert_s * woken,
             woken=woken,
             cached=kv,
             inside=inside,

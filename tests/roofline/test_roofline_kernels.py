@@ -175,6 +175,11 @@ def test_what_does_not_fit_is_read_from_host_memory() -> None:
     assert away == pytest.approx((need.total_gb - need.usable_gb) * 1e9)
     assert share.always == 0  # experts go first
     assert seconds(card, decode(1)) > 3 * seconds(served(hardware="rtx-pro-6000-ws"), decode(1))
+    cost = card.pricer().breakdown(decode(1))
+    assert (cost.bound, cost.t_host_s > 0.5 * cost.total_s) == ("host memory", True)
+    plain = served(hardware="rtx-pro-6000-ws").pricer().breakdown(decode(1))
+    assert plain.t_host_s == 0
+    assert cost.t_overhead_s == pytest.approx(plain.t_overhead_s, rel=0.5)
     assert host_share(served(hardware="strix-halo-64")).byte_s == 0  # one memory
     assert host_share(served(hardware="rtx-4090", runtime="vllm")).byte_s == 0  # refuses to start
 
