@@ -14,7 +14,9 @@ from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.run import run
 from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.experiments.serving import check_access
+from headroom_bench.judge.limits import limits_of, time_by_bound_in
 from headroom_bench.judge.verdict import Load
+from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.report.summary import (
@@ -102,14 +104,14 @@ def _summary(folder: RunFolder, options: RunOptions, times: int) -> dict[str, An
         records, ended_s = pooled(repeats, world)
         sides = [r.summary if world == "measured" else r.summary.get("predicted") for r in repeats]
         known = [side for side in sides if side is not None]
-        worlds[world] = WorldOutcome(records, _load(known), _limits(known)), ended_s
+        worlds[world] = _outcome(records, known), ended_s
     ours, ended_s = worlds["measured"]
     summary = build_summary(
         {
             "run_id": folder.run_id,
             "target": options.target.name,
             "crowd": options.crowd.name,
-            "model": repeats[0].summary.get("model") if repeats else None,
+            **_told(repeats),
         },
         ours,
         worlds["predicted"][0] if worlds["predicted"][0].records else None,
@@ -160,21 +162,41 @@ def _load(sides: Sequence[Mapping[str, Any]]) -> Load:
     return Load(
         busy_share=mean_of(row.get("busy_share") for row in totals),
         all_slots_share=mean_of(row.get("all_slots_share") for row in totals),
+        preempted=sum(row.get("preempted", 0) for row in totals),
+        killed=sum(row.get("killed", 0) for row in totals),
     )
 
 
-def _limits(sides: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each limit with its evidence from the repeat where it was the strongest, and in how many
-    repeats it stood."""
-    strongest: dict[str, dict[str, Any]] = {}
-    counts: dict[str, int] = {}
-    for row in (row for side in sides for row in side["limits"]):
-        name = row["limit"]
-        counts[name] = counts.get(name, 0) + 1
-        if name not in strongest or row["share"] > strongest[name]["share"]:
-            strongest[name] = dict(row)
-    rows = [{**row, "repeats": counts[name]} for name, row in strongest.items()]
-    return sorted(rows, key=lambda row: -row["share"])
+def _outcome(records: list[RequestRecord], sides: Sequence[Mapping[str, Any]]) -> WorldOutcome:
+    """What all measured windows came to together, with limits from all of their records.
+
+    What needs a box to tell (how its time was bound) is the mean over the repeats that know it.
+    """
+    load = _load(sides)
+    shares = [time_by_bound_in(side["limits"]) for side in sides]
+    known = [share for share in shares if share]
+    by_bound = {
+        bound: sum(share.get(bound, 0.0) for share in known) / len(known)
+        for bound in sorted({bound for share in known for bound in share})
+    }
+    names = [{row["limit"] for row in side["limits"]} for side in sides]
+    rows = [
+        {**row, "repeats": sum(row["limit"] in shown for shown in names)}
+        for row in limits_of(records, load, by_bound)
+    ]
+    phases: dict[str, str] = next(
+        (side["bound_by_phase"] for side in sides if side.get("bound_by_phase")), {}
+    )
+    return WorldOutcome(records, load, rows, phases)
+
+
+def _told(repeats: Sequence[Repeat]) -> dict[str, Any]:
+    """What is the same in all of them, or nearly so: the first that knows it tells."""
+    known = [repeat.summary for repeat in repeats]
+    return {
+        name: next((row[name] for row in known if row.get(name) is not None), None)
+        for name in ("model", "box", "prompts")
+    }
 
 
 def _harness(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headroom_bench.judge.causes import NOTABLE_SHARE, REFUSED, limit_row
@@ -25,8 +25,7 @@ def limits_of(
     """
     rows = []
     for bound, share in (time_by_bound or {}).items():
-        evidence = f"{share:.0%} of the server's time in passes bound by {bound}"
-        rows.append(limit_row(bound, share, evidence))
+        rows.append(_bound_row(bound, share))
     rows += _slots(records, load)
     rows += _cache(records, load)
     rows += _radio(load)
@@ -37,6 +36,22 @@ def limits_of(
     cut = [record for record in records if record.ok and record.truncated]
     rows += _requests(records, "context", "were cut because their context was full", cut)
     return sorted(rows, key=lambda row: -row["share"])
+
+
+def time_by_bound_in(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The shares of the server's time by bound that rows of `limits_of` tell of."""
+    shares = {row["limit"]: row["share"] for row in rows if _is_bound(row)}
+    return dict(sorted(shares.items()))
+
+
+def _bound_row(bound: str, share: float) -> dict[str, Any]:
+    evidence = f"{share:.0%} of the server's time in passes bound by {bound}"
+    return limit_row(bound, share, evidence)
+
+
+def _is_bound(row: Mapping[str, Any]) -> bool:
+    told = _bound_row(row["limit"], row["share"])
+    return all(row[name] == value for name, value in told.items())
 
 
 def _slots(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:

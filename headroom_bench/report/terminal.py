@@ -26,6 +26,15 @@ _METRICS = (
 )
 """Label, metric, and the second percentile beside p50."""
 
+_REPEATED = {
+    "ttft_p50": "TTFT p50 s",
+    "ttft_p95": "TTFT p95 s",
+    "decode_p50": "decode p50 tok/s",
+    "e2e_p50": "E2E p50 s",
+    "e2e_p95": "E2E p95 s",
+}
+"""What is shown of the differences between repeats."""
+
 Figures = Mapping[str, Any]
 
 
@@ -42,6 +51,7 @@ def print_summary(summary: Figures, console: Console) -> None:
         for row in (ours.get("unmet") or [])[:2]:
             console.print(Text(f"  {row['limit']}: {row['evidence']}", style="yellow"))
     _print_totals(summary, console)
+    _print_repeats(summary.get("repeats"), console)
     _print_prompts(summary.get("prompts"), console)
     console.print(_verdicts(summary))
     _print_limits(summary, console)
@@ -169,6 +179,22 @@ def _window(summary: Figures) -> str:
     warmup_s = summary["warmup_s"]
     length = f"{max(0.0, summary['duration_s'] - warmup_s):.1f} s"
     return length if not warmup_s else f"{length} after a warm-up of {warmup_s:g} s"
+
+
+def _print_repeats(repeats: Figures | None, console: Console) -> None:
+    """How far repeats differ: each main figure's mean, and its standard deviation."""
+    if repeats is None:
+        return
+    done = counted(repeats["done"], "repeat")
+    known = {name: row for name, row in repeats["between"].items() if row["stdev"] is not None}
+    told = "; ".join(f"{_REPEATED[name]} {_differs(row)}" for name, row in known.items())
+    line = f"{done} of {repeats['asked']}"
+    console.print(Text(f"{line}; from one to the next: {told}" if told else line, style="dim"))
+
+
+def _differs(row: Figures) -> str:
+    share = f" ({row['stdev'] / row['mean']:.0%})" if row["mean"] else ""
+    return f"{_number(row['mean'])} ± {_number(row['stdev'])}{share}"
 
 
 def _print_prompts(prompts: Figures | None, console: Console) -> None:

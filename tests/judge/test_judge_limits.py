@@ -9,7 +9,7 @@ from record_makers import failed, record
 
 from headroom_bench.crowd.persona import Target
 from headroom_bench.judge.causes import what_broke
-from headroom_bench.judge.limits import limits_of
+from headroom_bench.judge.limits import limits_of, time_by_bound_in
 from headroom_bench.judge.turns import Phase, Turn, turns_of
 from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
 from headroom_bench.records import RequestRecord
@@ -192,3 +192,10 @@ def test_a_templates_tokens_are_not_sent_again() -> None:
     assert rows["KV"]["evidence"].startswith("30 of 80 "), "its text; the cache held no more"
     rows = by_limit([record(cached_tokens=70, **shared)])
     assert rows["KV"]["evidence"].startswith("20 of 30 ")
+
+
+def test_the_shares_of_bounds_are_found_again_in_rows() -> None:
+    shares = {"bandwidth": 0.7123, "compute": 0.25}
+    rows = limits_of([record(network_s=0.3)], Load(1.0, 0.9), shares)
+    assert len(rows) == 4
+    assert time_by_bound_in(rows) == shares

@@ -1,0 +1,48 @@
+"""What several repeats come to together: figures and limits of all measured windows."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+from run_tools import headroom
+
+from headroom_bench.report.terminal import print_summary
+
+WORDS = (
+    "run", "--time-scale", "20", "--users", "2", "--prompt-tokens", "600", "--output-tokens", "8",
+    "--think", "1s", "--duration", "20s", "--warmup", "4s", "--prompts", "identical",
+    "--slots", "1",
+)  # fmt: skip
+
+
+def test_limits_are_of_all_repeats_together(tmp_path: Path) -> None:
+    ran = headroom(*WORDS, "--repeat", "2", "--json", out=tmp_path / "results")
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    each = [json.loads((ran.run / f"repeat-{n}" / "summary.json").read_text()) for n in (1, 2)]
+    assert summary["box"] == each[0]["box"] is not None
+    assert summary["prompts"]["kind"] == "identical"
+    by_limit = {row["limit"]: row for row in summary["limits"]}
+    bound = next(iter(summary["bound_by_phase"].values()))
+    shares = [
+        next((row["share"] for row in one["limits"] if row["limit"] == bound), 0.0) for one in each
+    ]
+    assert abs(by_limit[bound]["share"] - sum(shares) / 2) < 1e-9
+    assert by_limit[bound]["repeats"] == sum(share > 0 for share in shares)
+    rows = [
+        json.loads(line)
+        for n in (1, 2)
+        for line in (ran.run / f"repeat-{n}" / "requests.jsonl").read_text().splitlines()
+    ]
+    steady = [row for row in rows if row["started_at_s"] >= 4]
+    assert summary["requests"] == len(steady) < len(rows)
+    page = io.StringIO()
+    print_summary(summary, Console(file=page, width=200, color_system=None))
+    shown = page.getvalue()
+    assert f"\nbox: {summary['box']}" in shown
+    assert "prompts: identical filler" in shown
+    told = summary["repeats"]["between"]["ttft_p50"]
+    assert f"2 repeats of 2; from one to the next: TTFT p50 s {told['mean']:.3f} ± " in shown
