@@ -51,6 +51,7 @@ def _row(document: dict[str, Any]) -> dict[str, Any]:
     """The figures of a prediction that a table shows."""
     decode, prefill = document["decode"], document["prefill"]
     return {
+        "prompt_tokens": prefill["prompt_tokens"],
         "context_tokens": decode["context_tokens"],
         "users": decode["users"],
         "fits": document["fit"]["fits"],

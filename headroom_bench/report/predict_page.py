@@ -18,9 +18,12 @@ _BOUNDS = {
     "overhead": "launches and other fixed time",
 }
 _RESULTS = (
-    "fits", "total_gb", "prefill_tok_s", "ttft_s", "decode_tok_s_per_user", "decode_tok_s_total",
-    "low", "high", "decode_bound", "confidence", "published_id", "published_tok_s", "error",
+    "fits", "total_gb", "prompt_tokens", "prefill_tok_s", "prefill_low_tok_s", "prefill_high_tok_s",
+    "prefill_confidence", "ttft_s", "context_tokens", "decode_users", "decode_tok_s_per_user",
+    "decode_tok_s_total", "decode_low_tok_s_per_user", "decode_high_tok_s_per_user", "decode_bound",
+    "decode_confidence", "published_id", "published_tok_s", "error",
 )  # fmt: skip
+"""Columns of a grid's CSV after those of its rows."""
 _MOST_LEVERS = 4
 _LABELS = {
     "MEASURED": "constants of your own measurements of this model on this box",
@@ -41,7 +44,7 @@ def print_prediction(document: dict[str, Any], console: Console) -> None:
             console.print(f"note: {escape(name + note)}")
     if document["levers"]:
         console.print()
-        console.print(_levers(document["levers"]))
+        console.print(_levers(document))
     for side in sides:
         if "table" in side:
             console.print()
@@ -96,7 +99,8 @@ def _room(fit: dict[str, Any]) -> str:
 def _prefill(prefill: dict[str, Any]) -> str:
     return (
         f"{_rate(prefill['tok_s'])} tok/s ({_rate(prefill['low'])} to {_rate(prefill['high'])}, "
-        f"{prefill['confidence']}), bound by {_BOUNDS[prefill['bound']]}"
+        f"{prefill['confidence']}), {prefill['prompt_tokens']:,} tokens from the start, "
+        f"bound by {_BOUNDS[prefill['bound']]}"
     )
 
 
@@ -138,7 +142,7 @@ def _simple(view: dict[str, Any]) -> str:
     """What the Methodology page's closed form says, with its own constants."""
     return (
         f"{_rate(view['decode_tok_s'])} tok/s for one user, prompts "
-        f"{_rate(view['prefill_tok_s'])} (Methodology page, {view['status']} constants)"
+        f"{_rate(view['prefill_tok_s'])} tok/s (Methodology page, {view['status']} constants)"
     )
 
 
@@ -170,22 +174,32 @@ def _patience(patience: dict[str, Any]) -> str:
     return f"{patience['prompt_tokens']:,} tokens answered within {patience['seconds']:g} s{why}"
 
 
-def _levers(levers: Sequence[dict[str, Any]]) -> Table:
+def _levers(document: dict[str, Any]) -> Table:
+    """Changes, with the rates after them; the first column tells of which rate and length."""
+    levers, decode = document["levers"], document["decode"]
+    each = " each" if decode["users"] > 1 else ""
+    of_what = {
+        "decode": f"decode{each} at {decode['context_tokens']:,} tokens",
+        "prefill": f"prefill of {document['prefill']['prompt_tokens']:,} tokens",
+    }
     table = Table(box=None, pad_edge=False, title="what would move it", title_justify="left")
     for name in ("", "change", "tok/s", "gain"):
         table.add_column(name, justify="right" if name in ("tok/s", "gain") else "left")
-    for what in ("decode", "prefill"):
+    for what, told in of_what.items():
         for lever in [each for each in levers if each["what"] == what][:_MOST_LEVERS]:
             rate, gain = _rate(lever["tok_s"]), f"x{lever['gain']:.2f}"
-            table.add_row(what, escape(lever["change"]), rate, gain)
+            table.add_row(told, escape(lever["change"]), rate, gain)
     return table
 
 
 def _table(side: dict[str, Any], by: str) -> Table:
-    title = escape(f"{side['hardware']}, by {by}")
+    title = escape(f"{side['hardware']}, by {by}: {_held_fixed(side['table'][0], by)}")
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    first = "context" if by == "context" else "users"
-    for name in (first, "memory GB", "prefill", "first token", "per user", "total", "range"):
+    first = "tokens" if by == "context" else "users"
+    for name in (
+        first, "memory GB", "prefill tok/s", "first token", "decode tok/s each", "range each",
+        "tok/s in all",
+    ):  # fmt: skip
         table.add_column(name, justify="right")
     table.add_column("bound by")
     table.add_column("label")
@@ -196,12 +210,21 @@ def _table(side: dict[str, Any], by: str) -> Table:
             _rate(row["prefill_tok_s"]),
             _seconds(row["ttft_s"]),
             _rate(row["decode_tok_s_per_user"]),
-            _rate(row["decode_tok_s_total"]),
             f"{_rate(row['low'])}-{_rate(row['high'])}",
+            _rate(row["decode_tok_s_total"]),
             row["decode_bound"],
             row["confidence"],
         )
     return table
+
+
+def _held_fixed(row: dict[str, Any], by: str) -> str:
+    """What all rows of a table have in common."""
+    if by == "users":
+        prompt, context = row["prompt_tokens"], row["context_tokens"]
+        return f"prompts of {prompt:,} tokens, decoding at {context:,} each"
+    several = f"{row['users']} users" if row["users"] > 1 else "one user"
+    return f"prompt and context of so many tokens, {several}"
 
 
 def grid_csv(answers: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> str:
@@ -218,18 +241,25 @@ def grid_csv(answers: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> str:
 def _result(document: dict[str, Any]) -> dict[str, Any]:
     if "error" in document:
         return {"error": document["error"]}
-    decode, published = document["decode"], document["decode"]["published"]
+    decode, prefill = document["decode"], document["prefill"]
+    published = decode["published"]
     return {
         "fits": str(document["fit"]["fits"]).lower(),
         "total_gb": f"{document['fit']['total_gb']:.3f}",
-        "prefill_tok_s": f"{document['prefill']['tok_s']:.2f}",
+        "prompt_tokens": prefill["prompt_tokens"],
+        "prefill_tok_s": f"{prefill['tok_s']:.2f}",
+        "prefill_low_tok_s": f"{prefill['low']:.2f}",
+        "prefill_high_tok_s": f"{prefill['high']:.2f}",
+        "prefill_confidence": prefill["confidence"],
         "ttft_s": f"{document['ttft_s']:.4f}",
+        "context_tokens": decode["context_tokens"],
+        "decode_users": decode["users"],
         "decode_tok_s_per_user": f"{decode['tok_s_per_user']:.3f}",
         "decode_tok_s_total": f"{decode['tok_s_total']:.3f}",
-        "low": f"{document['low']:.3f}",
-        "high": f"{document['high']:.3f}",
+        "decode_low_tok_s_per_user": f"{document['low']:.3f}",
+        "decode_high_tok_s_per_user": f"{document['high']:.3f}",
         "decode_bound": decode["bound"],
-        "confidence": document["confidence"],
+        "decode_confidence": document["confidence"],
         "published_id": published["id"] if published else "",
         "published_tok_s": f"{published['tok_s']:.3f}" if published else "",
     }

@@ -114,6 +114,15 @@ def test_drafts_keep_rate_and_length_apart(capsys: pytest.CaptureFixture[str]) -
     assert four["tok_s_per_user"] == pytest.approx(103, rel=0.25)  # seed1-0019
 
 
+def test_a_draft_model_has_to_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
+    card = ["predict", "--hardware", "rtx-4090", "--model", "Qwen3 32B", "--quant", "Q4_K_M"]
+    card += ["--context", "8k"]
+    alone, both = answer(capsys, *card), answer(capsys, *card, "--draft", "qwen3-8b:4")
+    assert (alone["fit"]["fits"], both["fit"]["fits"]) == (True, False)
+    assert "memory holds Qwen3 8B too: 5.0 GB of weights, 1.18 GB of cache" in both["notes"]
+    assert both["fit"]["total_gb"] - alone["fit"]["total_gb"] == pytest.approx(6.2, abs=0.1)
+
+
 def test_what_is_not_given_is_the_runtimes_default(capsys: pytest.CaptureFixture[str]) -> None:
     d = answer(capsys, *SPARK)
     told = answer(capsys, *SPARK, "--runtime", "llama.cpp", "--backend", "cuda", "--ubatch", "512")
@@ -131,11 +140,44 @@ def test_a_page_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         assert words in page
 
 
+def test_no_rate_without_its_length(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--users", "4", "--context", "8k", "--prompt", "2k"]
+    assert run_app([*SPARK, *words, "--by", "users"]) == 0
+    page = capsys.readouterr().out
+    for told in (
+        "2,000 tokens from the start", "at 8,000 tokens", "decode each at 8,000 tokens",
+        "prefill of 2,000 tokens", "by users: prompts of 2,000 tokens, decoding at 8,000 each",
+        "prefill tok/s", "decode tok/s each",
+    ):  # fmt: skip
+        assert told in page
+    assert run_app([*SPARK, "--users", "4", "--by", "context"]) == 0
+    assert "by context: prompt and context of so many tokens, 4 users" in capsys.readouterr().out
+
+
+def test_a_grid_says_what_its_figures_are_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text("hardware,context,users\ndgx-spark,,\ndgx-spark,8k,4\n")
+    assert run_app([*SPARK, "--grid", str(file)]) == 0
+    plain, told = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    names = ("prompt_tokens", "context_tokens", "decode_users")
+    assert [plain[name] for name in names] == ["2048", "2048", "1"]
+    assert [told[name] for name in names] == ["8000", "8000", "4"]
+    rate = float(told["decode_tok_s_per_user"])
+    low, high = told["decode_low_tok_s_per_user"], told["decode_high_tok_s_per_user"]
+    assert float(low) < rate < float(high)
+    low, high = told["prefill_low_tok_s"], told["prefill_high_tok_s"]
+    assert float(low) < float(told["prefill_tok_s"]) < float(high)
+    assert told["decode_confidence"] == told["prefill_confidence"] == "COMMUNITY"
+
+
 def test_the_page_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_app(["predict", "--hardware", "rtx-4090", *SPARK[3:]]) == 0
     page = capsys.readouterr().out
     assert "does NOT fit" in page
     assert "in host memory (never calibrated)" in page
+    assert page.count("bound by host memory") == 2
     assert "ESTIMATED" in page
 
 
@@ -218,6 +260,12 @@ def test_a_grid_that_is_missing_or_no_text(
         ([*SPARK, "--acceptance-rate", "7"], "between 0 and 1"),
         ([*SPARK, "--prompt", "9000G"], "prompt must be between 1 and 16,777,216"),
         ([*SPARK, "--users", "1000000"], "users must be between 1 and 100,000"),
+        ([*SPARK, "--backend", "rocm"], "DGX Spark (GB10) cannot use rocm"),
+        ([*SPARK, "--runtime", "vllm", "--backend", "metal"], "the runtime has cuda, rocm, xpu"),
+        (
+            ["predict", "--hardware", "rtx-4090", *SPARK[3:], "--backend", "cpu"],
+            "the CPU beside it is not known",
+        ),
         ([*SPARK, "--build", "yesterday"], "write it as b6989"),
         ([*SPARK, "--boxes", "2", "--link", "pigeon"], "unknown network"),
         (["predict", "--hardware", "dgx-spark", "--model", "gpt-oss-120b"], "give --quant"),
