@@ -203,12 +203,14 @@ def _until(checkpoints: tuple[int, ...], tokens: int) -> tuple[int, ...]:
 
 
 def _with_prompt(checkpoints: tuple[int, ...], task: Task) -> tuple[int, ...]:
-    """With those that reading the prompt saved: before each message of a user, and near the end."""
-    places, start = [], 0
+    """With those that reading the prompt saved: before each message of a user, and near the end.
+    Neighbours of one role are parts of one message."""
+    places, start, before = [], 0, ""
     for segment in task.segments:
-        if segment.role == "user" and start >= task.start:
+        if segment.role == "user" != before and start >= task.start:
             places.append(start)
         start += segment.tokens
+        before = segment.role
     places.append(max(task.prompt_tokens - CHECKPOINT_BACK_TOKENS, 0))
     kept = list(checkpoints)
     for at in places:

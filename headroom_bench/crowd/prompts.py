@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headroom_bench.crowd.world import Request
 from headroom_bench.segments import Segment, total_tokens
@@ -44,6 +44,13 @@ def to_messages(
 
 def sent_role(segment: Segment) -> str:
     return "user" if segment.role == "tool" else segment.role
+
+
+def as_sent(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments in the roles that a server sees."""
+    if all(segment.role != "tool" for segment in segments):
+        return segments
+    return tuple([replace(segment, role=sent_role(segment)) for segment in segments])
 
 
 def is_own(segment: Segment, request: Request) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from headroom_bench.box import POOL_EXHAUSTED, QUEUE_FULL, Box, BoxRequest, Event, Usage
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.loop import live_as
-from headroom_bench.crowd.prompts import SharedTexts
+from headroom_bench.crowd.prompts import SharedTexts, as_sent
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.network import Link
 from headroom_bench.records import RequestRecord
@@ -247,7 +247,7 @@ class SimulatedWorld:
             self._kernel.at(now + request.patience_s, self._check_patience, asked)
         wanted = BoxRequest(
             request.request_id,
-            segments,
+            as_sent(segments),
             max_tokens,
             f"{request.request_id}/answer",
             # Every round of a turn but the last calls a tool.

@@ -144,8 +144,10 @@ class PlainSlots:
         starts = [sum(s.tokens for s in segments[:i]) for i in range(len(segments))]
         users = [
             start
-            for start, segment in zip(starts, segments, strict=True)
-            if segment.role == "user" and start >= run.start
+            for at, (start, segment) in enumerate(zip(starts, segments, strict=True))
+            if segment.role == "user"
+            and start >= run.start
+            and not (at and segments[at - 1].role == "user")
         ]
         for at in (*users, max(run.prompt - 4, 0)):
             if at > 0 and (not kept or at - kept[-1] >= 256):

@@ -281,6 +281,20 @@ def test_models_with_windows_or_states_go_back_to_a_checkpoint_or_read_all_again
     assert turn_after_reasoning("extend") == 0
 
 
+def test_a_checkpoint_is_saved_before_a_message_not_in_the_midst_of_one() -> None:
+    """However many segments make up what a user says: a server sees one message."""
+    design = BoxDesign("split_slots", 8192, 1, rewind="checkpoints")
+    system, shared = message("system", "all", 600), message("user", "shared", 500)
+    for opening, found in (((), 0), ((system,), 600)):
+        box = Box.of(ToyPricer(), design)
+        for number in (1, 2):
+            own = message("user", f"own-{number}", 500)
+            asked = BoxRequest(f"r{number}", (*opening, shared, own), 1, f"a{number}")
+            box.submit(asked, 500.0 * number)
+            serve(box)
+        assert box.served("r2").cached_tokens == found
+
+
 def test_mlx_keeps_ten_caches_and_forgets_the_least_recent() -> None:
     # A cache that is cut back is copied, so each round leaves one more of each prompt.
     box = Box.of(ToyPricer(), BoxDesign("dynamic_batch", 4096, 32, cached_prompts=10))

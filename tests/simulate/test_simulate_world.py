@@ -158,7 +158,7 @@ def test_times_of_one_request_by_hand() -> None:
 
 NEVER_PREDICTED = {
     "connect_s", "headers_s", "itl_p99_s", "error_kind", "error", "tokens_source", "draft_tokens",
-    "accepted_tokens", "prompt_kind", "harness_lag_ms", "buffered", "suspect",
+    "accepted_tokens", "prompt_kind", "harness_lag_ms", "buffered", "suspect", "template_tokens",
 }  # fmt: skip
 
 
