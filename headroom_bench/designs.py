@@ -17,8 +17,11 @@ from headroom_bench.errors import UserError
 from headroom_bench.target import ServerSpec
 
 if TYPE_CHECKING:
+    from headroom_bench.catalog import Runtime
     from headroom_bench.roofline.deployment import Deployment
 
+LLAMA_CPP_SLOTS = 4
+"""`-np -1`, its default and that of what is built on it."""
 LM_STUDIO_CTX = 4096
 DRAFTED_TOKENS = 3
 """Where a runtime's entry names no default (llama.cpp's is 3 too)."""
@@ -35,7 +38,7 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
     Raises UserError where the memory holds no sequence of the context asked for.
     """
     told = server or _told_by(deployment)
-    kind = _kind(deployment.runtime.design, told)
+    kind = memory_kind(deployment.runtime.design, told)
     if kind == "paged":
         design = _paged(deployment, told)
     elif kind == "dynamic_batch":
@@ -51,12 +54,13 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
 def _told_by(deployment: Deployment) -> ServerSpec:
     """As if the server had been started with the deployment's slots and context."""
     told = ServerSpec(slots=deployment.slots)
-    split = _kind(deployment.runtime.design, told) == "split_slots"
+    split = memory_kind(deployment.runtime.design, told) == "split_slots"
     return replace(told, ctx=deployment.ctx * (deployment.slots if split else 1))
 
 
-def _kind(default: str, told: ServerSpec) -> MemoryKind:
-    """llama.cpp unifies its slots unless their number is given (`-np`) without `-kvu`."""
+def memory_kind(default: str, told: ServerSpec) -> MemoryKind:
+    """How a server lays out its memory; `default` is its runtime's way. llama.cpp unifies its
+    slots unless their number is given (`-np`) without `-kvu`."""
     if default == "paged" or default == "dynamic_batch":
         return default  # type: ignore[return-value]
     if told.kv_unified is not None:
@@ -65,11 +69,35 @@ def _kind(default: str, told: ServerSpec) -> MemoryKind:
     return "unified_slots" if unified else "split_slots"
 
 
+def with_room(deployment: Deployment, told: ServerSpec) -> Deployment:
+    """The deployment with as many sequences, of such a length, as its runtime makes of what is
+    told; as it is where the memory does not hold that."""
+    try:
+        design = design_of(deployment, told)
+    except UserError:  # whoever makes a box of it will hear why
+        return deployment
+    slots, ctx, drafter = design.parallel, design.ctx, deployment.drafter
+    if drafter is not None:
+        drafter = replace(drafter, slots=slots, ctx=ctx)
+    return replace(deployment, slots=slots, ctx=ctx, drafter=drafter)
+
+
+def context_of_all(runtime: Runtime, told: ServerSpec, each: int) -> int:
+    """The `ctx` of a server that gives each of its sequences `each` tokens."""
+    if memory_kind(runtime.design, told) != "split_slots":
+        return each
+    return each * _slots_of(runtime, told)
+
+
+def _slots_of(runtime: Runtime, told: ServerSpec) -> int:
+    return told.slots or _number(runtime.defaults, "num_parallel", LLAMA_CPP_SLOTS)
+
+
 def _slots(deployment: Deployment, told: ServerSpec, kind: MemoryKind) -> BoxDesign:
     from headroom_bench.roofline.deployment import PASS_TOKENS
 
     defaults, ollama = deployment.runtime.defaults, deployment.runtime.id == "ollama"
-    parallel = told.slots or _number(defaults, "num_parallel", 4)
+    parallel = _slots_of(deployment.runtime, told)
     if told.ctx is None:
         ctx = _default_ctx(deployment, parallel)
     else:

@@ -27,7 +27,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], value: Any, where: str) -> T:
-    """What `to_plain` made of a `kind`: dataclasses of dataclasses, tuples, dicts, literals,
+    """What `to_plain` made of a `kind`: dataclasses of dataclasses, tuples, lists, dicts, literals,
     numbers, texts, and None where the type allows it. Unknown fields are left out.
 
     Raises:
@@ -53,6 +53,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         if len(kinds) == len(value):
             pairs = enumerate(zip(kinds, value, strict=True))
             return tuple(_read(each, item, f"{where}[{at}]") for at, (each, item) in pairs)
+    elif origin is list and isinstance(value, list):
+        return [_read(inside[0], item, f"{where}[{at}]") for at, item in enumerate(value)]
     elif origin is dict and isinstance(value, dict):
         return {key: _read(inside[1], item, f"{where}.{key}") for key, item in value.items()}
     elif dataclasses.is_dataclass(kind) and isinstance(value, dict):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headroom_bench.box import Box, context_per_slot
-from headroom_bench.designs import design_of
+from headroom_bench.box import Box
+from headroom_bench.designs import context_of_all, design_of, with_room
 from headroom_bench.errors import UserError
 from headroom_bench.target import ServerSpec, Target
 
 if TYPE_CHECKING:
+    from headroom_bench.catalog import Runtime
     from headroom_bench.roofline.deployment import Deployment
 
 DEFAULT_SLOTS = 4
 """llama.cpp's own default since 2026."""
 DEFAULT_CTX_PER_SLOT = 8192
+"""Where nobody tells, and the runtime's default does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,45 +29,98 @@ class Probed:
 
 
 def missing_for_prediction(server: ServerSpec, model: str | None) -> list[str]:
-    """The flags that would have to be given before a prediction is possible."""
-    needed = {"--hardware": server.hardware, "--quant": server.quant}
+    """The flags that would have to be given before a prediction is possible. `model`: the name that
+    the server has for it, which may tell how its weights are stored."""
+    needed = {"--hardware": server.hardware, "--quant": _quant(server, model)}
     missing = [flag for flag, value in needed.items() if value is None]
     return missing if server.model or model else [*missing, "--model"]
 
 
+def _quant(server: ServerSpec, model: str | None) -> str | None:
+    if server.quant is not None or model is None:
+        return server.quant
+    from headroom_bench.catalog.served import served_quant
+
+    return served_quant(model)
+
+
+def check_names(target: Target) -> None:
+    """Looks up what the user named of the box; the server's own name of its model may be any.
+
+    Raises:
+        UserError: the catalogue does not know a name, or the parts do not go together.
+    """
+    from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
+
+    server = target.server
+    for name, find in (
+        (server.hardware, find_hardware),
+        (server.model, find_model),
+        (server.quant, find_quant),
+        (server.runtime, find_runtime),
+    ):
+        if name is not None:
+            find(name)
+    if server.model is not None and not missing_for_prediction(server, target.model):
+        deployment_of(target)
+
+
 def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
-    """The target's box as the roofline sees it.
+    """The target's box as the roofline sees it, with as many sequences and as much context as the
+    server told, else the target, else as the runtime does by default.
 
     Raises:
         UserError: a name is unknown, or what is needed was not told.
     """
+    from headroom_bench.catalog.served import served_model
     from headroom_bench.roofline.deployment import Deployment
 
     server, told = target.server, probed or Probed()
-    model = server.model or target.model
     missing = missing_for_prediction(server, target.model)
-    if missing or model is None or server.hardware is None or server.quant is None:
+    if missing or server.hardware is None:
         raise UserError(f"{target.name} does not say what runs there: give {', '.join(missing)}")
-    slots = told.slots or server.slots or DEFAULT_SLOTS
-    return Deployment.named(
-        model=model,
+    deployment = Deployment.named(
+        model=server.model or served_model(target.model or ""),
         hardware=server.hardware,
-        quant=server.quant,
+        quant=_quant(server, target.model),
         runtime=target.runtime,
         backend=server.backend,
         kv_k=server.kv_k or "f16",
         kv_v=server.kv_v or "f16",
         ubatch=server.ubatch,
         draft=server.draft,
-        slots=slots,
-        ctx=told.ctx_per_slot or _ctx_per_slot(server, slots),
+        slots=told.slots or server.slots or DEFAULT_SLOTS,
+        ctx=told.ctx_per_slot or DEFAULT_CTX_PER_SLOT,
     )
+    return with_room(deployment, settings(server, told, deployment.runtime))
 
 
-def _ctx_per_slot(server: ServerSpec, slots: int) -> int:
-    if server.ctx is None:
-        return DEFAULT_CTX_PER_SLOT
-    return context_per_slot(server.ctx, 1 if server.kv_unified else slots)
+def settings(server: ServerSpec, probed: Probed, runtime: Runtime) -> ServerSpec:
+    """What is known of the server's settings: what it told of itself, else what the target says."""
+    known = replace(server, slots=probed.slots or server.slots)
+    if probed.ctx_per_slot is None:
+        return known
+    return replace(known, ctx=context_of_all(runtime, known, probed.ctx_per_slot))
+
+
+def assumed(target: Target, known: ServerSpec, deployment: Deployment) -> str | None:
+    """A warning of what is taken to be so because nobody told; None where all is known.
+
+    `target` has the dialect that the server speaks, `known` are its `settings`.
+    """
+    taken = []
+    if target.server.runtime is None and target.dialect == "openai":
+        taken.append(f"{deployment.runtime.name} as the server (--runtime)")
+    if known.slots is None:
+        taken.append(f"up to {deployment.slots:,} sequences at once (--slots)")
+    if known.ctx is None:
+        taken.append(f"{deployment.ctx:,} tokens for each (--ctx)")
+    if not taken:
+        return None
+    return (
+        f"the prediction assumes what neither the server nor an option told, by "
+        f"{deployment.runtime.name}'s defaults: {', '.join(taken)}"
+    )
 
 
 def box_of(deployment: Deployment, server: ServerSpec | None = None) -> Box:

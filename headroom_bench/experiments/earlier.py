@@ -11,6 +11,7 @@ from headroom_bench.crowd.crowd import Crowd, User
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.journal_watch import EarlierJournal
 from headroom_bench.experiments.run_options import RunOptions
+from headroom_bench.live.probe import TargetFacts
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.resumption import Talk, talk_of
 from headroom_bench.results.statistics import is_extra
@@ -28,8 +29,8 @@ class Earlier:
     """Where the run's clock stood at its end, life seconds."""
     first_talks: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """The number of the first conversation of (persona, user) that had not ended."""
-    model: str | None = None
-    """As the server called it."""
+    facts: TargetFacts | None = None
+    """What the server had told of itself."""
     resumptions: list[dict[str, Any]] = field(default_factory=list)
     """For the manifest: when the run was taken up, and with what."""
 
@@ -49,9 +50,10 @@ class Earlier:
 
     def check_model(self, model: str | None) -> None:
         """Raises `UserError` where the server now serves another model."""
-        if self.model is not None and model is not None and model != self.model:
+        former = None if self.facts is None else self.facts.model
+        if former is not None and model is not None and model != former:
             raise UserError(
-                f"another target: the run was against the model {self.model}, and the server has "
+                f"another target: the run was against the model {former}, and the server has "
                 f"{model} now; start a new run"
             )
 

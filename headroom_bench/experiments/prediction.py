@@ -18,8 +18,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.network import Link, link_named
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
-from headroom_bench.results.statistics import is_extra
-from headroom_bench.results.statistics import steady
+from headroom_bench.results.statistics import is_extra, steady
 from headroom_bench.simulate.asked import Times
 from headroom_bench.simulate.ways import Path
 from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld, Worked

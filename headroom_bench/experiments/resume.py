@@ -14,6 +14,7 @@ from headroom_bench.errors import UserError
 from headroom_bench.experiments.earlier import Earlier, first_talks, unfinished_talks
 from headroom_bench.experiments.journal_watch import EarlierJournal
 from headroom_bench.experiments.run_options import RunOptions, options_of
+from headroom_bench.live.probe import TargetFacts
 from headroom_bench.plain import from_plain
 from headroom_bench.results.reading import read_manifest
 from headroom_bench.results.resumption import latest_s, mend, set_aside
@@ -87,14 +88,14 @@ def _options(
 
 def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, Any]) -> Earlier:
     records = mend(folder)
-    facts = manifest.get("target_facts")
+    facts, where = manifest.get("target_facts"), folder.path / "manifest.json"
     resumptions = list(manifest.get("resumptions", []))
     former_s = resumptions[-1].get("clock_s", 0.0) if resumptions else 0.0
     earlier = Earlier(
         records,
         EarlierJournal.of(folder.path),
         max(latest_s(records), former_s),
-        model=facts.get("model") if isinstance(facts, dict) else None,
+        facts=None if facts is None else from_plain(TargetFacts, facts, f"{where}: target_facts"),
     )
     unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()
     kept = set_aside(folder, records, unfinished)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headroom_bench.errors import TargetError, UserError
 from headroom_bench.experiments.conclude import RunOutcome, conclude
-from headroom_bench.experiments.deployment import missing_for_prediction
+from headroom_bench.experiments.deployment import box_of, check_names
 from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
@@ -62,7 +62,7 @@ def run(
     `folder` is one that is there already, `earlier` what a former part of the run left in it.
 
     Raises:
-        UserError: something in the options is wrong, or results cannot be written.
+        UserError: something in the options is wrong (names too), or results cannot be written.
         TargetError: the target cannot be reached. What there is stays on disk as `failed`.
     """
     interrupt = Interrupt()
@@ -70,6 +70,8 @@ def run(
     try:
         target, crowd = options.target, options.crowd
         check_access(target, options.timeouts)
+        if earlier is None:  # what stands on disk is concluded whatever it is called
+            check_names(target)
         folder = folder or RunFolder.create(options.out, target.name, crowd.name, datetime.now())
         folder.lock()
         clock = RunClock(options.time_scale)
@@ -91,10 +93,13 @@ def run(
 
 def _run(state: RunState) -> RunOutcome:
     folder = state.folder
-    state.measured.records += state.earlier.records
+    earlier = state.earlier
+    state.measured.records += earlier.records
+    state.measured.ended_s = earlier.ended_s
+    state.facts = earlier.facts  # until it is asked anew
     folder.write_manifest(manifest(state, "running"))
     try:
-        if state.earlier.left(state.options):
+        if earlier.left(state.options):
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(_serve_and_measure(state))
         return conclude(state)
@@ -270,11 +275,19 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
             f"{at_once} requests may be in flight at once, and this machine lets a program have "
             f"{fewer or 'hardly any'} connections (ulimit -n): the others will fail"
         )
-    missing = missing_for_prediction(options.target.server, model)
-    if missing:
-        state.say(f"no prediction beside it: give {', '.join(missing)} for one")
+    if why := _no_prediction(state):
+        state.say(f"no prediction beside it: {why}")
     state.folder.write_manifest(manifest(state, "running"))
     return Writing(state.vocabulary, template)
+
+
+def _no_prediction(state: RunState) -> str | None:
+    """Why there will be none, as far as that can be told before the run."""
+    try:
+        deployment_for(state)
+    except UserError as why:
+        return str(why)
+    return None
 
 
 def _exporter(state: RunState) -> RunExporter | None:
@@ -290,8 +303,10 @@ def _exporter(state: RunState) -> RunExporter | None:
 
 def _forecast(state: RunState) -> dict[str, float]:
     """Predicted medians before the run, with drawn lengths: what live ratios are held against."""
-    deployment = deployment_for(state)
-    if deployment is None:
+    try:
+        deployment = deployment_for(state)
+        box_of(deployment, server_told(state, deployment))
+    except UserError:  # said already, or said by the summary: the run goes on without
         return {}
     options = state.options
     outcome, _ = predict_crowd(

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.texts import Vocabulary
-from headroom_bench.experiments.deployment import Probed, deployment_of, missing_for_prediction
+from headroom_bench.errors import UserError
+from headroom_bench.experiments.deployment import (
+    Probed,
+    deployment_of,
+    missing_for_prediction,
+    settings,
+)
 from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.harness import harness_figures
 from headroom_bench.experiments.interrupt import Interrupt
@@ -23,7 +29,7 @@ from headroom_bench.live.probe import TargetFacts
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
-from headroom_bench.target import ServerSpec
+from headroom_bench.target import ServerSpec, Target
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -60,28 +66,32 @@ def one_way_s(state: RunState) -> float:
     return (trip_ms or 0.0) / 2e3 * state.options.time_scale
 
 
-def deployment_for(state: RunState) -> Deployment | None:
-    """The box for the prediction; None where the target does not say what it is."""
-    target, facts = state.options.target, state.facts
-    if facts is None or missing_for_prediction(target.server, target.model or facts.model):
-        return None
-    model = target.model if target.server.model or target.model else facts.model
-    named = replace(target, model=model, dialect=facts.dialect)
-    return deployment_of(named, Probed(facts.slots, facts.ctx_per_slot))
-
-
-def server_told(state: RunState, deployment: Deployment) -> ServerSpec | None:
-    """What is known of the server's settings, what it told of itself first; None where it was
-    never reached."""
+def told_target(state: RunState) -> Target:
+    """The target with what the server told of itself; where it was never reached, as it was
+    given."""
     target, facts = state.options.target, state.facts
     if facts is None:
-        return None
-    server = replace(target.server, slots=facts.slots or target.server.slots)
-    if facts.ctx_per_slot is None:
-        return server
-    shared = server.kv_unified or deployment.runtime.design in ("paged", "dynamic_batch")
-    slots = 1 if shared else server.slots or deployment.slots
-    return replace(server, ctx=facts.ctx_per_slot * slots)
+        return target
+    return replace(target, model=target.model or facts.model, dialect=facts.dialect)
+
+
+def deployment_for(state: RunState) -> Deployment:
+    """The box for the prediction. Raises `UserError` where it is not known well enough."""
+    target = told_target(state)
+    missing = missing_for_prediction(target.server, target.model)
+    if missing:
+        raise UserError(f"{', '.join(missing)} not given")
+    return deployment_of(target, _probed(state))
+
+
+def server_told(state: RunState, deployment: Deployment) -> ServerSpec:
+    """What is known of the server's settings, what it told of itself first."""
+    return settings(state.options.target.server, _probed(state), deployment.runtime)
+
+
+def _probed(state: RunState) -> Probed:
+    facts = state.facts
+    return Probed() if facts is None else Probed(facts.slots, facts.ctx_per_slot)
 
 
 def naming(state: RunState) -> Naming:

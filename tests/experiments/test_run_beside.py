@@ -1,0 +1,194 @@
+"""What is set beside a measured run, and that nothing measured is lost where nothing can be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
+from record_makers import failed, record
+from run_tools import Running, headroom
+
+from headroom_bench.cli.app import run_app
+from headroom_bench.experiments import beside
+from headroom_bench.experiments.prediction import without_copied_failures
+from headroom_bench.live.lifecycle import free_port
+from headroom_bench.results.reading import read_manifest
+
+WORD = chunk(event(delta(content=" a")))
+LAST = chunk(event(finish()) + event(usage(20, 2)) + DONE)
+ANSWER: list[Step] = [HEAD, WORD, 0.02, WORD, LAST, END]
+PLAIN = ("--users", "2", "--prompt-tokens", "100", "--output-tokens", "8")
+BOX = ("--hardware", "dgx-spark", "--quant", "MXFP4")
+
+
+@contextlib.contextmanager
+def mock(*words: str) -> Iterator[str]:
+    """A mock server of its own process, which a run does not know to be one."""
+    port = free_port()
+    command = [sys.executable, "-m", "mock_server", "--port", str(port), "--time-scale", "6"]
+    with subprocess.Popen([*command, *words], stderr=subprocess.DEVNULL) as server:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            with httpx.Client(transport=httpx.HTTPTransport(retries=60), trust_env=False) as client:
+                for _ in range(200):
+                    with contextlib.suppress(httpx.ConnectError):
+                        client.get(f"{url}/v1/models")
+                        break
+            yield url
+        finally:
+            server.terminate()
+
+
+def test_windowed_models_share_no_part_of_a_message(tmp_path: Path) -> None:
+    """The server sees one message where the crowd has two texts, a shared one and one's own; the
+    model with windows goes back to checkpoints between messages only."""
+    how = ("--prompts", "shared-prefix", "--prompt-tokens", "1k", "--requests", "8", "--json")
+    model = ("--model", "gpt-oss-20b", "--quant", "MXFP4", "--time-scale", "4")
+    ran = headroom("run", "mock", *model, *how, "--users", "2", "--output-tokens", "8",
+                   out=tmp_path)  # fmt: skip
+    assert ran.code == 0, ran.err
+    for name in ("requests.jsonl", "predicted.jsonl"):
+        assert [row["cached_tokens"] for row in ran.rows(name)] == [0] * 8, name
+
+
+def told(ran: Any, words: str) -> str:
+    """The one warning with these words."""
+    (found,) = (line for line in json.loads(ran.out)["warnings"] if words in line)
+    return str(found)
+
+
+def test_a_file_as_the_servers_model_is_understood(tmp_path: Path) -> None:
+    words = ("--model", "gpt-oss-20b", "--quant", "MXFP4", "--slots", "2", "--ctx", "16k")
+    with mock(*words) as url:
+        known = headroom("run", url, "--hardware", "dgx-spark", *PLAIN, "--requests", "4",
+                         "--json", out=tmp_path / "known")  # fmt: skip
+    assert known.code == 0, known.err
+    summary = json.loads(known.out)
+    assert summary["model"].endswith("MXFP4.gguf")
+    assert "gpt-oss 20B MXFP4" in summary["box"]
+    assert "2 slots of 8,192 tokens" in summary["box"]
+    assert len(known.rows("predicted.jsonl")) == 4
+    assert not any("prediction" in line for line in summary["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "room", "assumed"),
+    [
+        ("vllm", "up to 1024 sequences of 16,000 tokens", ["1,024 sequences"]),
+        ("openai", "up to 4 sequences of 16,000 tokens", ["llama.cpp", "4 sequences"]),
+    ],
+)
+def test_a_told_length_is_one_sequences_own(
+    dialect: str, room: str, assumed: list[str], tmp_path: Path
+) -> None:
+    words = ("--dialect", "vllm", "--model", "gpt-oss-20b", "--slots", "2", "--ctx", "16k")
+    with mock(*words) as url:
+        how = ("--dialect", dialect, *BOX, *PLAIN, "--requests", "2", "--json")
+        ran = headroom("run", url, *how, out=tmp_path)
+    assert ran.code == 0, ran.err
+    assert room in json.loads(ran.out)["box"]
+    line = told(ran, "neither the server nor an option told")
+    assert all(words in line for words in assumed)
+    assert "--ctx" not in line, "that was told"
+
+
+async def test_an_unknown_model_costs_the_prediction_only(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        how = (*BOX, "--model", "nobody-knows-9x.gguf", *PLAIN, "--requests", "4", "--json")
+        running = await Running.start("run", server.url, *how, out=tmp_path)
+        ran = await running.ended()
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["requests"] == 4
+    assert json.loads(ran.out)["predicted"] is None
+    assert "nobody-knows-9x.gguf" in told(ran, "no prediction:")
+    assert "no prediction beside it" in ran.err, "said before the run too"
+    assert read_manifest(ran.run)["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--hardware", "dgx-sprak"), ("--quant", "Q4_K_W"), ("--runtime", "vlllm")],
+)
+def test_names_are_looked_up_before_anything_is_asked(
+    wrong: tuple[str, str], tmp_path: Path
+) -> None:
+    ran = headroom("run", "http://127.0.0.1:1", *BOX, *PLAIN, "--requests", "2", *wrong,
+                   out=tmp_path)  # fmt: skip
+    assert ran.code == 2
+    assert wrong[1] in ran.err
+    assert not list(tmp_path.iterdir()), "no folder for it"
+
+
+async def test_a_failed_run_is_concluded_from_what_stands_on_disk(tmp_path: Path) -> None:
+    """As an earlier version left it: all was asked, then something failed."""
+    async with raw_server(*ANSWER) as server:
+        how = (*BOX, "--model", "gpt-oss-20b", *PLAIN, "--duration", "2s")
+        ran = await (await Running.start("run", server.url, *how, out=tmp_path)).ended()
+    assert ran.code == 0, ran.err
+    rows, run = ran.rows("requests.jsonl"), ran.run
+    first = ran.json("summary.json")
+    for name in ("summary.json", "turns.jsonl", "predicted.jsonl"):
+        (run / name).unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "status": "failed"}))
+    again = headroom("run", "--resume", str(run), "--json", out=None)
+    assert again.code == 0, again.err
+    summary = json.loads(again.out)
+    assert summary["requests"] == len(rows) == first["requests"] > 2
+    assert summary["duration_s"] > 1.9
+    assert summary["by_persona"]["probe"]["ttft_s"] == first["by_persona"]["probe"]["ttft_s"]
+    assert summary["predicted"]["requests"] == first["predicted"]["requests"]
+    assert summary["box"] == first["box"]
+    assert not any("no prediction" in line for line in summary["warnings"])
+
+
+async def test_nothing_is_predicted_where_nothing_succeeded(tmp_path: Path) -> None:
+    missing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}"
+    async with raw_server(missing) as server:
+        how = (*BOX, "--model", "gpt-oss-20b", *PLAIN, "--requests", "4", "--json")
+        ran = await (await Running.start("run", server.url, *how, out=tmp_path)).ended()
+    assert ran.code == 3, ran.err
+    summary = json.loads(ran.out)
+    assert (summary["errors"], summary["predicted"]) == (4, None)
+    assert "no request succeeded" in told(ran, "no prediction:")
+
+
+def test_turns_that_failed_as_measured_are_no_prediction() -> None:
+    whole = [record(turn=0), failed("context_exceeded", turn=2), record(turn=1, extra="title")]
+    half = record(turn=1)
+    lost = failed("as_measured", turn=1, step=1)
+    rides = failed("as_measured", turn=0, extra="title")
+    assert without_copied_failures([*whole, half, lost, rides]) == whole
+
+
+def test_a_defect_in_a_prediction_is_told_and_costs_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("a size of -1")
+
+    monkeypatch.setattr(beside, "predict_crowd", broken)
+    words = ["run", "mock", *PLAIN, "--requests", "2", "--time-scale", "6", "--json"]
+    assert run_app([*words, "--out", str(tmp_path)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["requests"], summary["predicted"]) == (2, None)
+    (line,) = (line for line in summary["warnings"] if "by a defect" in line)
+    assert "ValueError: a size of -1" in line
+
+
+async def test_people_who_still_think_are_no_failure(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        how = (*BOX, "--model", "gpt-oss-20b", "--persona", "chat-reader:1", "--duration", "1s")
+        ran = await (await Running.start("run", server.url, *how, "--json", out=tmp_path)).ended()
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["requests"] == 0
+    assert "nobody asked anything in the 1 s" in told(ran, "no prediction:")
+    assert "no request succeeded" not in ran.out
