@@ -266,5 +266,5 @@ def test_a_grid_carries_labels_and_rows(
     assert [row["confidence"] for row in found] == ["COMMUNITY", "MEASURED", "COMMUNITY"]
     assert run_app([*SPARK, "--grid", str(file)]) == 0
     head, first, *_ = capsys.readouterr().out.splitlines()
-    assert head.endswith("decode_confidence,published_id,published_tok_s,error")
+    assert head.endswith("confidence,published_id,published_tok_s,error")
     assert ",COMMUNITY,ggspark26-0048,57.140," in first
