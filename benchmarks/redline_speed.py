@@ -49,7 +49,7 @@ def one_probe(crowd: Crowd, target: Target, duration_s: float) -> str:
     options = RedlineOptions(target, crowd, duration_s=duration_s)
     probe = simulated_probe(options, deployment_of(target))
     began = time.process_time()
-    probed = probe(crowd)
+    probed = probe(crowd, duration_s)
     seconds = time.process_time() - began
     answered = sum(1 for record in probed.records if record.ok)
     return (

@@ -112,6 +112,7 @@ def redline(
         most=most,
         repeats=repeats or (1 if live else 3),
         most_repeats=(repeats or 1) if live else 5,
+        lengthen=not live,
         thinking=thinking,
     )
     if options.warmup_s >= options.duration_s:

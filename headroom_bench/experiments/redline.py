@@ -24,16 +24,14 @@ from headroom_bench.experiments.thinking import reasons, with_thinking
 from headroom_bench.judge.causes import first_to_break
 from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.redline import Limits, Ruling, find_redline
+from headroom_bench.judge.rulings import ruling_on, seconds_to_judge
 from headroom_bench.judge.turns import TargetLike, Turn, turns_of
 from headroom_bench.judge.verdict import (
     LEAST_TURNS,
-    TIGHT_USED,
     GroupVerdict,
     Load,
     Word,
-    is_lost,
     judge,
-    misses,
 )
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import steady
@@ -48,12 +46,10 @@ DEFAULT_WARMUP_S = 300.0
 DEFAULT_MOST = 4096
 _EXPLAINED = 60
 """Records of a trial that are kept, to tell what bound it."""
-PLENTY_OF_TURNS = 300
-"""With so many a share of 95 % is known to 1.3 points: that is enough."""
-FIRM_ERRORS = 1.5
-"""Standard errors between a group and its target that make a ruling firm."""
-FEW_TURNS = 5
-"""So many turns without a miss, all well inside, make a ruling firm too."""
+MORE_TO_JUDGE = 6
+"""Trials beyond `most_repeats` of a size where some group has too few turns for a verdict."""
+LONGEST = 16
+"""A trial that is to bring such a group more turns lasts at most so many times as long."""
 _SEED_STEP = 1_000_003
 """Between the seeds of one size's trials; far from the seeds that people choose."""
 
@@ -72,6 +68,8 @@ class RedlineOptions:
     """Seeds that each end rests on."""
     most_repeats: int = 5
     """The same at most, while they do not make it firm."""
+    lengthen: bool = True
+    """An end where some group has too few turns for a verdict is probed further, and longer."""
     thinking: bool = False
     """Models that may reason do; those that always reason do anyhow."""
 
@@ -85,7 +83,8 @@ class Probed:
     ended_s: float
 
 
-CrowdProbe = Callable[[Crowd], Probed]
+CrowdProbe = Callable[[Crowd, float], Probed]
+"""Lives the crowd's life for so many seconds, warm-up included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,8 @@ class Trial:
 
     people: int
     seed: int
+    window_s: float
+    """Of its life that counts: without the warm-up."""
     requests: int
     turns: Sequence[Turn]
     load: Load
@@ -150,18 +151,18 @@ def simulated_probe(options: RedlineOptions, deployment: Deployment) -> CrowdPro
     """Lives a crowd's life in virtual time, over its people's own links."""
     naming = Naming("redline", options.target.name, deployment.model.name)
 
-    def probe(crowd: Crowd) -> Probed:
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
         outcome, _ = predict_crowd(
             crowd,
             deployment,
             naming,
-            duration_s=options.duration_s,
+            duration_s=duration_s,
             warmup_s=options.warmup_s,
             server=options.target.server,
             persona_links=True,
             keep_times=False,
         )
-        return Probed(outcome.records, outcome.load, options.duration_s)
+        return Probed(outcome.records, outcome.load, duration_s)
 
     return probe
 
@@ -191,29 +192,40 @@ def search(
         return judge(turns, targets, _pooled(trials))
 
     def ruling(trials: Sequence[Trial]) -> Ruling:
-        judged = [(group, targets[name]) for name, group in ruled(trials)[1].items()]
-        return Ruling(
-            passes=not any(is_lost(group, target) for group, target in judged),
-            firm=all(_firm(group, target) for group, target in judged),
-        )
+        return ruling_on(ruled(trials)[1], targets)
 
-    def one(people: int, repeat: int) -> Trial:
+    def one(people: int, made: Sequence[Trial]) -> Trial:
         started_s = time.monotonic()
-        seed = crowd.seed + repeat * _SEED_STEP
-        probed = probe(scaled(crowd, people).with_seed(seed))
+        seed = crowd.seed + len(made) * _SEED_STEP
+        window_s = options.duration_s - options.warmup_s
+        if len(made) >= options.repeats and options.lengthen:
+            lived_s = sum(trial.window_s for trial in made)
+            lacking_s = seconds_to_judge(ruled(made)[1], targets, lived_s)
+            window_s = max(window_s, min(window_s * LONGEST, lacking_s))
+        probed = probe(scaled(crowd, people).with_seed(seed), options.warmup_s + window_s)
         records = steady(probed.records, options.warmup_s, probed.ended_s)
         turns = turns_of(records, targets)
         last = records[-_EXPLAINED:]
         limits = limits_of(records, probed.load, None, on_radio)
         took_s = time.monotonic() - started_s
-        trial = Trial(people, seed, len(records), turns, probed.load, last, limits, took_s)
+        trial = Trial(
+            people, seed, window_s, len(records), turns, probed.load, last, limits, took_s
+        )  # fmt: skip
         on_trial(trial, ruled([trial])[0])
         return trial
 
-    looks = Limits(least, options.most, options.repeats, max(options.repeats, options.most_repeats))
+    most_repeats = max(options.repeats, options.most_repeats)
+    most_to_judge = most_repeats + MORE_TO_JUDGE if options.lengthen else 0
+    looks = Limits(least, options.most, options.repeats, most_repeats, most_to_judge)
     found = find_redline(one, ruling, looks)
+    unjudged = [
+        size
+        for size in (found.passes, found.fails)
+        if size is not None and not ruling(found.trials[size]).judged
+    ]
+    passes = None if found.passes in unjudged else found.passes
     curve = [
-        _point(people, trials, *ruled(trials), scaled(crowd, people))
+        _point(people, trials, *ruled(trials), scaled(crowd, people), options.warmup_s)
         for people, trials in sorted(found.trials.items())
     ]
     passing = next((point for point in curve if point["people"] == found.passes), None)
@@ -222,18 +234,25 @@ def search(
         "crowd": crowd.name,
         "duration_s": options.duration_s,
         "warmup_s": options.warmup_s,
-        "redline": {"passes": found.passes, "fails": found.fails},
-        "verdict": passing["verdict"] if passing else "failing",
-        "mix": scaled(crowd, found.passes).counts() if found.passes else None,
+        "redline": {"passes": passes, "fails": found.fails, "unjudged": unjudged},
+        "verdict": _verdict(passing, unjudged),
+        "mix": scaled(crowd, passes).counts() if passes else None,
         "broke": _first(
             failing, ruled(failing)[1], targets, _phases(failing, deployment), on_radio
         ),
         "limits": _merged(failing or found.trials.get(found.passes or 0, [])),
         "curve": curve,
-        "warnings": _warnings(passing, found.fails, options),
+        "warnings": _warnings(passing, found.fails, unjudged, options),
         "probes": sum(len(trials) for trials in found.trials.values()),
         "took_s": time.monotonic() - began_s,
     }
+
+
+def _verdict(passing: Mapping[str, Any] | None, unjudged: Sequence[int]) -> Word:
+    if passing is None:
+        return "not enough data" if unjudged else "failing"
+    word: Word = passing["verdict"]
+    return word
 
 
 def _phases(trials: Sequence[Trial], deployment: Deployment | None) -> dict[str, str]:
@@ -249,11 +268,12 @@ def _on_radio(crowd: Crowd) -> set[str]:
 
 
 def _pooled(trials: Sequence[Trial]) -> Load:
-    """The mean load of trials of one size."""
+    """The mean load of trials of one size, each by how long it was."""
 
     def mean(values: list[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
+        known = [(v, t.window_s) for v, t in zip(values, trials, strict=True) if v is not None]
+        lived_s = sum(window_s for _, window_s in known)
+        return sum(value * window_s for value, window_s in known) / lived_s if lived_s else None
 
     return Load(
         mean([trial.load.busy_share for trial in trials]),
@@ -262,7 +282,10 @@ def _pooled(trials: Sequence[Trial]) -> Load:
         sum(trial.load.killed for trial in trials),
         any(trial.load.one_pool for trial in trials),
         {
-            name: statistics.fmean(trial.load.radio_busy_shares[name] for trial in trials)
+            name: statistics.fmean(
+                [trial.load.radio_busy_shares[name] for trial in trials],
+                [trial.window_s for trial in trials],
+            )
             for name in (trials[0].load.radio_busy_shares if trials else ())
         },
     )
@@ -274,6 +297,7 @@ def _point(
     word: Word,
     groups: Mapping[str, GroupVerdict],
     crowd: Crowd,
+    warmup_s: float,
 ) -> dict[str, Any]:
     """One size of the curve."""
     load, counts = _pooled(trials), crowd.counts()
@@ -282,6 +306,7 @@ def _point(
         "verdict": word,
         "trials": len(trials),
         "seeds": [trial.seed for trial in trials],
+        "longest_s": warmup_s + max(trial.window_s for trial in trials),
         "requests": sum(trial.requests for trial in trials),
         "busy_share": load.busy_share,
         "all_slots_share": load.all_slots_share,
@@ -290,16 +315,6 @@ def _point(
             name: {"people": counts[name], **group.as_row()} for name, group in groups.items()
         },
     }
-
-
-def _firm(group: GroupVerdict, target: TargetLike | None) -> bool:
-    """Whether more turns would hardly change the ruling on a group: its share is far from the
-    target, or all of its turns were well inside."""
-    if target is None or group.turns >= PLENTY_OF_TURNS:
-        return True
-    if group.met_share == 1 and group.turns >= FEW_TURNS:
-        return group.used_p95 is not None and group.used_p95 < TIGHT_USED
-    return group.turns > 0 and abs(misses(group, target)) >= FIRM_ERRORS
 
 
 def _first(
@@ -328,7 +343,10 @@ def _merged(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def _warnings(
-    passing: Mapping[str, Any] | None, fails: int | None, options: RedlineOptions
+    passing: Mapping[str, Any] | None,
+    fails: int | None,
+    unjudged: Sequence[int],
+    options: RedlineOptions,
 ) -> list[str]:
     told = []
     if passing is not None:
@@ -339,10 +357,15 @@ def _warnings(
         )
         if thin:
             told.append(
-                f"{', '.join(thin)}: under {LEAST_TURNS} turns at the redline, so not judged; "
-                "a longer --duration would"
+                f"{', '.join(thin)}: under {LEAST_TURNS} turns with {passing['people']} people, "
+                "so not judged; a longer --duration would bring more"
             )
-    if fails is None:
+    if fails in unjudged:
+        told.append(
+            f"that {fails} people fail rests on under {LEAST_TURNS} turns of whoever missed; a "
+            "longer --duration would bring more"
+        )
+    if fails is None and not unjudged:
         told.append(f"even {options.most} people pass; --most looks further")
     return told
 
@@ -353,7 +376,7 @@ def _nobody(crowd: Crowd, options: RedlineOptions) -> dict[str, Any]:
         "crowd": crowd.name,
         "duration_s": options.duration_s,
         "warmup_s": options.warmup_s,
-        "redline": {"passes": None, "fails": least_people(crowd)},
+        "redline": {"passes": None, "fails": least_people(crowd), "unjudged": []},
         "verdict": "failing",
         "mix": None,
         "curve": [],

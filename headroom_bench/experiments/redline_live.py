@@ -47,12 +47,12 @@ def live_redline(
     deployment = None if missing else deployment_of(target)
     runs: list[str] = []
 
-    def probe(crowd: Crowd) -> Probed:
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
         asked = replace(
             run_options,
             target=target,
             crowd=crowd,
-            duration_s=options.duration_s,
+            duration_s=duration_s,
             warmup_s=options.warmup_s,
         )
         outcome = run(asked, say, progress)

@@ -143,7 +143,7 @@ def _row(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
     broke = found["broke"] or {}
     row |= {axis: found[axis] for axis in AXES if axis in found}
     row |= {
-        "people": found["redline"]["passes"] or 0,
+        "people": _people(found["redline"]),
         "fails_at": found["redline"]["fails"],
         "verdict": found["verdict"],
         "persona": broke.get("persona"),
@@ -154,7 +154,14 @@ def _row(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
     return row | cost(found["hardware"], row["people"]) | capability(server, found)
 
 
-def cost(hardware: str, people: int) -> dict[str, Any]:
+def _people(redline: Mapping[str, Any]) -> int | None:
+    """How many pass; None where the most that lost nothing could not be judged."""
+    if redline["passes"] is None and any(n != redline["fails"] for n in redline["unjudged"]):
+        return None
+    return redline["passes"] or 0
+
+
+def cost(hardware: str, people: int | None) -> dict[str, Any]:
     """What the box cost at its launch, and that a person; None where no price is known."""
     price = find_hardware(hardware).launch_price_usd
     each = price / people if price and people else None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headroom_bench.judge.turns import Phase, TargetLike, Turn
-from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
+from headroom_bench.judge.verdict import LEAST_TURNS, GroupVerdict, Load, is_lost, misses
 
 NOTABLE_SHARE = 0.05
 """Below it nothing is told of."""
@@ -96,7 +96,11 @@ def first_to_break(
     lost = [group for name, group in groups.items() if is_lost(group, targets[name])]
     if not lost:
         return None
-    worst = max(lost, key=lambda group: misses(group, targets[group.persona]))
+    # Whoever has the turns of a verdict comes before those who may have been unlucky.
+    worst = max(
+        lost,
+        key=lambda group: (group.turns >= LEAST_TURNS, misses(group, targets[group.persona])),
+    )
     unmet = [turn for turn in turns if turn.persona == worst.persona and turn.met is False]
     rows = what_broke(unmet, load, bound_by_phase, on_radio)
     return {

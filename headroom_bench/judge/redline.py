@@ -23,6 +23,8 @@ class Ruling:
     passes: bool
     firm: bool
     """Further trials would hardly change it."""
+    judged: bool = True
+    """It rests on as many turns as a verdict needs."""
 
 
 FINE = 0.02
@@ -39,6 +41,8 @@ class Limits:
     """Trials (seeds) that each end of the bracket rests on."""
     most_repeats: int
     """Trials of an end at most, while they do not make its ruling firm."""
+    most_to_judge: int = 0
+    """Trials of an end at most, where more than `most_repeats`, while it is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,12 @@ class Bracket(Generic[T]):
 
 
 def find_redline(
-    probe: Callable[[int, int], T],
+    probe: Callable[[int, Sequence[T]], T],
     ruling: Callable[[Sequence[T]], Ruling],
     limits: Limits,
 ) -> Bracket[T]:
-    """Searches `probe(size, repeat)`, `repeat` counting from 0; `ruling` judges a size's trials.
+    """Searches `probe(size, made)`, `made` being the trials of that size before it; `ruling` judges
+    a size's trials.
 
     Raises ValueError for limits that hold no size.
     """
@@ -67,12 +72,17 @@ def find_redline(
     def tried(size: int, times: int) -> Ruling:
         made = trials.setdefault(size, [])
         while len(made) < times:
-            made.append(probe(size, len(made)))
+            made.append(probe(size, tuple(made)))
         return ruling(made)
 
     def firmly(size: int, times: int = 1) -> bool:
         said = tried(size, times)
-        while not said.firm and len(trials[size]) < limits.most_repeats:
+        while not said.firm or not said.judged:
+            most = limits.most_repeats
+            if not said.judged:
+                most = max(most, limits.most_to_judge)
+            if len(trials[size]) >= most:
+                break
             said = tried(size, len(trials[size]) + 1)
         return said.passes
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headroom_bench.units import counted, in_words
+
 Facts = Mapping[str, Any]
 
 _STYLE = {
@@ -37,8 +39,8 @@ def print_redline(found: Facts, console: Console) -> None:
         console.print(Text(f"warning: {warning}", style="yellow"))
     console.print(
         Text(
-            f"{found['probes']} probes of {found['duration_s'] / 60:.3g} minutes "
-            f"(the first {found['warmup_s'] / 60:.3g} left out), {found['took_s']:.1f} s",
+            f"{counted(found['probes'], 'probe')} of {_lengths(found)} "
+            f"(the first {in_words(found['warmup_s'])} left out), {found['took_s']:.1f} s",
             style="dim",
         )
     )
@@ -81,8 +83,22 @@ def _title(found: Facts) -> str:
     return f"redline of crowd {found['crowd']} on {found['target']}{where}, {world}"
 
 
+def _lengths(found: Facts) -> str:
+    """How long probes were: longer ones gave whoever seldom asks the turns of a verdict."""
+    usual = in_words(found["duration_s"])
+    longest_s = max((point["longest_s"] for point in found["curve"]), default=0.0)
+    return usual if longest_s <= found["duration_s"] else f"{usual} (up to {in_words(longest_s)})"
+
+
 def _bracket(found: Facts) -> Text:
     passes, fails = found["redline"]["passes"], found["redline"]["fails"]
+    unjudged = [size for size in found["redline"]["unjudged"] if size != fails]
+    if passes is None and unjudged:
+        told = (
+            f"not judged: {unjudged[0]} people lose nothing so far, but not all of them were seen"
+        )
+        end = f"; {fails} fail" if fails else ""
+        return Text(f"{told} often enough{end}", style="bold yellow")
     if passes is None:
         return Text(f"nobody: even {fails} people, one of each kind, fail", style="bold red")
     line = (

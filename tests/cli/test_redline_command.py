@@ -34,7 +34,7 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(capsys, *CHAT)
     assert document["world"] == "predicted"
     assert document["hardware"] == "rtx-4090"
-    assert set(document["redline"]) == {"passes", "fails"}
+    assert set(document["redline"]) == {"passes", "fails", "unjudged"}
     for point in document["curve"]:
         assert point["by_persona"]["chat-reader"]["people"] == point["people"]
         assert {"verdict", "busy_share", "requests", "trials", "seeds"} <= set(point)
@@ -141,7 +141,10 @@ def test_a_live_redline_runs_the_crowd_for_every_probe(
         str(tmp_path),
     )  # fmt: skip
     assert document["world"] == "measured"
-    assert document["redline"] == {"passes": 1, "fails": None}
+    (point,) = document["curve"]
+    judged = point["by_persona"]["chat-reader"]["turns"] >= 20
+    assert document["redline"]["passes"] == (1 if judged else None)
+    assert document["redline"]["unjudged"] == ([] if judged else [1])
     assert len(document["runs"]) == document["probes"] == 1
     for run in document["runs"]:
         assert (Path(run) / "requests.jsonl").is_file()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from headroom_bench.crowd.crowd import Crowd, Group, crowd_of, load_crowd
 from headroom_bench.crowd.draws import Distribution
@@ -22,8 +24,9 @@ from headroom_bench.experiments.redline import (
     simulated_probe,
 )
 from headroom_bench.experiments.thinking import with_thinking
-from headroom_bench.judge.verdict import Load, judge
+from headroom_bench.judge.verdict import LEAST_TURNS, Load, judge
 from headroom_bench.records import RequestRecord
+from headroom_bench.report.redline_page import print_redline
 from headroom_bench.results.statistics import spread
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import ServerSpec, Target
@@ -154,9 +157,9 @@ def test_a_mixed_crowd_keeps_its_proportions() -> None:
     options = RedlineOptions(target(), crowd_of(["chat-reader:3", "voice-command:1"], 1), most=40)
     lived = simulated_probe(replace(options, duration_s=1.0), deployment_of(options.target))
 
-    def probe(crowd: Crowd) -> Probed:
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
         seen.append(crowd.counts())
-        return lived(crowd)
+        return lived(crowd, duration_s)
 
     search(options, options.crowd, probe, None, lambda trial, word: None)
     assert {"chat-reader": 30, "voice-command": 10} in seen
@@ -181,11 +184,11 @@ def test_a_live_probe_is_the_same_search() -> None:
     options = RedlineOptions(target(), crowd_of(["chat-reader:1"], 1), repeats=1)
     trials: list[Trial] = []
 
-    def probe(crowd: Crowd) -> Probed:
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
         return Probed(records_that(0.99 if len(crowd.users()) <= 37 else 0.9), Load(), 1800.0)
 
     document = search(options, options.crowd, probe, None, lambda t, word: trials.append(t))
-    assert document["redline"] == {"passes": 37, "fails": 38}
+    assert document["redline"] == {"passes": 37, "fails": 38, "unjudged": []}
     assert document["verdict"] == "right-sized"
     assert document["broke"]["target_met_share"] == pytest.approx(0.9)
     assert len(trials) == document["probes"]
@@ -194,10 +197,10 @@ def test_a_live_probe_is_the_same_search() -> None:
 def test_a_probe_is_judged_as_a_simulation_is() -> None:
     """The verdict of one probe is `judge`'s on the same records."""
     options = RedlineOptions(target(slots=2), crowd_of(["chat-reader:9"], 1), warmup_s=0.0)
-    probed = simulated_probe(options, deployment_of(options.target))(options.crowd)
+    probed = simulated_probe(options, deployment_of(options.target))(options.crowd, 1800.0)
     words = []
     search(
-        replace(options, most=9, repeats=1), options.crowd, lambda crowd: probed, None,
+        replace(options, most=9, repeats=1), options.crowd, lambda crowd, _: probed, None,
         lambda trial, word: words.append((word, trial)),
     )  # fmt: skip
     word, trial = words[0]
@@ -207,7 +210,7 @@ def test_a_probe_is_judged_as_a_simulation_is() -> None:
 
 def test_what_does_not_fit_serves_nobody() -> None:
     document = found(target(model="Llama 3.1 405B"), load_crowd("household"))
-    assert document["redline"] == {"passes": None, "fails": 5}
+    assert document["redline"] == {"passes": None, "fails": 5, "unjudged": []}
     assert document["broke"]["limit"] == "memory"
     assert "GB are usable" in document["broke"]["evidence"]
 
@@ -221,3 +224,56 @@ def test_a_crowd_without_targets_has_no_redline() -> None:
 def test_too_few_people_allowed() -> None:
     with pytest.raises(UserError, match="--most 4 cannot hold one of each of 5 groups"):
         found(target(), load_crowd("household"), most=4)
+
+
+# --- nobody passes unseen -----------------------------------------------------------------------
+
+
+def seldom(gap_s: float) -> Crowd:
+    """One who asks now and then, beside one who asks all the time."""
+    chat = load_persona("chat-reader")
+    rare = replace(chat, name="rare", turns=Distribution.fixed(1), read_tok_s=None,
+                   think_s=Distribution.fixed(gap_s))  # fmt: skip
+    return Crowd("both", 1, (Group(chat, 1), Group(rare, 1)))
+
+
+def test_a_size_passes_once_everybody_in_it_was_judged() -> None:
+    """Who asks every ten minutes needs hours for a verdict: probes grow until it is one."""
+    document = found(target(), seldom(600.0), most=2)
+    (point,) = document["curve"]
+    assert document["redline"] == {"passes": 2, "fails": None, "unjudged": []}
+    assert document["verdict"] not in ("not enough data", "failing")
+    assert all(group["turns"] >= LEAST_TURNS for group in point["by_persona"].values())
+    assert not any("not judged" in told for told in document["warnings"])
+    assert point["trials"] > 3, "three seeds have some four turns of it"
+
+
+def test_who_cannot_be_judged_passes_nowhere() -> None:
+    """Three turns in all of a day are no verdict, and no pass."""
+    document = found(target(), seldom(600.0), most=2, lengthen=False)
+    assert document["redline"] == {"passes": None, "fails": None, "unjudged": [2]}
+    assert document["verdict"] == "not enough data"
+    assert document["mix"] is None
+    assert any("rare: under 20 turns with 2 people" in told for told in document["warnings"])
+    shown = io.StringIO()
+    print_redline(document, Console(file=shown, width=160, color_system=None))
+    assert "not judged: 2 people lose nothing so far" in shown.getvalue()
+    assert "pass" not in shown.getvalue().splitlines()[1]
+
+
+def test_two_missed_turns_are_no_redline() -> None:
+    """One group's first two turns are missed, all later ones are met: that is no failure."""
+    options = RedlineOptions(target(), crowd_of(["chat-reader:1"], 1), most=1, repeats=1)
+
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
+        late = crowd.seed == options.crowd.seed
+        return Probed(records_that(0.0)[:2] if late else records_that(1.0), Load(), duration_s)
+
+    document = search(options, options.crowd, probe, None, lambda trial, word: None)
+    assert document["redline"] == {"passes": 1, "fails": None, "unjudged": []}
+    thin = search(
+        replace(options, lengthen=False, most_repeats=1), options.crowd, probe, None,
+        lambda trial, word: None,
+    )  # fmt: skip
+    assert thin["redline"] == {"passes": None, "fails": 1, "unjudged": [1]}
+    assert any("that 1 people fail rests on under 20 turns" in told for told in thin["warnings"])

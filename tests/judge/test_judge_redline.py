@@ -51,8 +51,8 @@ def test_both_ends_rest_on_several_seeds() -> None:
 def test_every_trial_has_its_own_repeat() -> None:
     seen = []
 
-    def probe(size: int, repeat: int) -> bool:
-        seen.append((size, repeat))
+    def probe(size: int, made: Sequence[bool]) -> bool:
+        seen.append((size, len(made)))
         return size <= 5
 
     find_redline(probe, FIRM, Limits(1, 100, 3, 6))
@@ -68,18 +68,18 @@ def shares(trials: Sequence[float]) -> Ruling:
 def test_an_end_that_chance_made_is_looked_at_again() -> None:
     """The first trial of 8 is lucky: with more trials it fails, and the bracket moves."""
 
-    def probe(size: int, repeat: int) -> float:
+    def probe(size: int, made: Sequence[float]) -> float:
         if size <= 6:
             return 1.0
-        return 1.0 if size <= 8 and repeat == 0 else 0.0
+        return 1.0 if size <= 8 and not made else 0.0
 
     found = find_redline(probe, shares, Limits(1, 100, 3, 6))
     assert (found.passes, found.fails) == (6, 7)
 
 
 def test_an_unlucky_end_is_given_another_chance() -> None:
-    def probe(size: int, repeat: int) -> float:
-        return 0.0 if size > 20 or (size > 4 and repeat == 0) else 1.0
+    def probe(size: int, made: Sequence[float]) -> float:
+        return 0.0 if size > 20 or (size > 4 and not made) else 1.0
 
     found = find_redline(probe, shares, Limits(1, 100, 3, 6))
     assert (found.passes, found.fails) == (20, 21)
@@ -88,8 +88,8 @@ def test_an_unlucky_end_is_given_another_chance() -> None:
 def test_sizes_far_from_the_edge_are_not_looked_at_again_and_again() -> None:
     """An unlucky first trial sends the search on; only what is near the edge costs many seeds."""
 
-    def probe(size: int, repeat: int) -> float:
-        return 0.0 if size > 20 or (size == 16 and repeat == 0) else 1.0
+    def probe(size: int, made: Sequence[float]) -> float:
+        return 0.0 if size > 20 or (size == 16 and not made) else 1.0
 
     found = find_redline(probe, shares, Limits(1, 100, 3, 6))
     assert (found.passes, found.fails) == (20, 21)
