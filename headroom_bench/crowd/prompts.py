@@ -75,9 +75,13 @@ class SharedTexts:
         self._sent: set[str] = set()
 
     def reusable_tokens(self, request: Request) -> int:
-        """Tokens at the prompt's start that were sent before: the conversation's own history, or
-        shared texts that anybody sent. A cache can hold these, and the template's. Marks what is
-        new as sent."""
+        """Tokens of the `reusable` segments, as they were asked for."""
+        return total_tokens(request.segments[: self.reusable(request)])
+
+    def reusable(self, request: Request) -> int:
+        """How many segments at the prompt's start were sent before: the conversation's own history,
+        or shared texts that anybody sent. A cache can hold these, and the template's. Marks what
+        is new as sent."""
         history = answered_segments(request)
         leading = history
         if history == 0:
@@ -87,4 +91,4 @@ class SharedTexts:
                 leading += 1
         new = request.segments[history:]  # earlier ones were marked when they were new
         self._sent.update([s.content_id for s in new if not is_own(s, request)])
-        return total_tokens(request.segments[:leading])
+        return leading

@@ -61,6 +61,20 @@ class _Talk:
     """Hidden reasoning may be among the answers' tokens, which are not sent again."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A prompt that is on its way, as its count will be understood."""
+
+    shape: Hashable
+    written: float
+    """Size of what is new, as the writer counts."""
+    before: int
+    """Tokens of its history."""
+    shared_written: float | None
+    """Size of the shared texts at its start that were sent before; None where history, or the
+    server's own tokenizer, tells their tokens."""
+
+
 class Renderer:
     """Writes prompts. Keeps each user's current conversation, so that history is sent verbatim.
 
@@ -84,8 +98,8 @@ class Renderer:
         self._shared_texts = SharedTexts()
         self._shared: dict[str, tuple[str, float]] = {}
         self._talks: dict[tuple[str, int], _Talk] = {}
-        self._sent: dict[str, tuple[Hashable, float, int]] = {}
-        """By request id, until its answer: shape, written size, and history's tokens."""
+        self._sent: dict[str, _Sent] = {}
+        """By request id, until its answer."""
 
     def prompt(self, request: Request) -> Prompt:
         """The messages of a request."""
@@ -100,39 +114,53 @@ class Renderer:
         extra = self._known_extra(request, history, talk.ended_by)
         size = self._feedback.size(shape, self._template, extra)
         before = total_tokens(segments[:history])
+        off = self._misjudged(segments[history:], size.ratio)
         written = 0.0
         for segment in segments[history:-1]:
             written += (yield from self._text(talk, request, segment, size.ratio))[1]
         newest = segments[-1]
-        wanted = max(1, size.written(total_tokens(segments) - before) - round(written))
+        asked = total_tokens(segments) - before + off
+        wanted = max(1, size.written(asked) - round(written))
         if is_own(newest, request):
             talk.texts[newest.content_id] = yield from self._write(newest, wanted)
         elif newest.content_id not in self._shared:
             self._shared[newest.content_id] = yield from self._write(newest, wanted)
         written += (yield from self._text(talk, request, newest, size.ratio))[1]
         new = size.counted(written)
-        self._sent[request.request_id] = (shape, written, before)
+        leading = self._shared_texts.reusable(request)
+        shared_written = None
+        if not history and not self._feedback.exact:
+            shared_written = sum(self._shared[s.content_id][1] for s in segments[:leading])
+        self._sent[request.request_id] = _Sent(shape, written, before, shared_written)
         messages = to_messages(
             segments, lambda segment: _whole(self._text(talk, request, segment, size.ratio))[0]
         )
+        shared = total_tokens(segments[:leading])
+        if shared_written is not None:
+            doubt = 0.0 if self._feedback.knows(shape) else _DOUBT_SHARED
+            shared = round(shared_written * size.ratio * (1 + doubt))
+        template = self._template_tokens(shape, size.added)
         return Prompt(
             messages,
             before + new,
             self._least(before, new, shape, talk, segments[history:]),
-            *self._reusable(request, history, shape, size.added),
+            shared + template,
+            template,
         )
 
-    def _reusable(
-        self, request: Request, history: int, shape: Hashable, added: float
-    ) -> tuple[int, int]:
-        """At most so many tokens, where they are not counted yet; and the template's among them."""
-        shared = self._shared_texts.reusable_tokens(request)
-        if history == 0 and not self._feedback.exact:
-            shared = round(shared * (1 + _DOUBT_SHARED))
+    def _misjudged(self, segments: tuple[Segment, ...], ratio: float) -> float:
+        """By how many tokens shared texts are longer than was asked, as we know by now. They were
+        written before that was known, and stay: what is new must not pay for it."""
+        if self._feedback.exact:
+            return 0.0
+        known = [s for s in segments if s.content_id in self._shared]
+        return sum(self._shared[s.content_id][1] * ratio - s.tokens for s in known)
+
+    def _template_tokens(self, shape: Hashable, added: float) -> int:
+        """At most so many, where they are not counted yet."""
         if not self._template.known and not self._feedback.knows(shape):
             added = max(added, _LARGE_TEMPLATE)
-        template = max(0, round(added))
-        return shared + template, template
+        return max(0, round(added))
 
     def _least(
         self,
@@ -193,18 +221,29 @@ class Renderer:
         return current
 
     def learn(self, request: Request, record: RequestRecord, answer_text: str) -> None:
-        """Takes in what the server counted and said. What it says of a cut prompt teaches nothing
-        about lengths."""
-        shape, written, before = self._sent.pop(request.request_id)
+        """Takes in what the server counted and said, and gives the record the sizes that are known
+        by it. What it says of a cut prompt teaches nothing about lengths."""
+        sent = self._sent.pop(request.request_id)
         if not record.ok:
             return
         talk = self._talk_of(request)
         if record.prompt_tokens is not None and not record.truncated and not talk.vague:
-            self._feedback.learn(shape, written, record.prompt_tokens - before)
+            self._feedback.learn(sent.shape, sent.written, record.prompt_tokens - sent.before)
+            self._settle(record, sent)
         talk.texts[f"{request.request_id}/answer"] = (answer_text, 0.0)
         if not request.request_id.rsplit("/", 1)[-1].count("."):  # a title is no part of the talk
             talk.ended_by = record.finish_reason or ""
             talk.vague = talk.vague or record.visible_tokens is None
+
+    def _settle(self, record: RequestRecord, sent: _Sent) -> None:
+        """What a cache may have held of a prompt, now that its tokens were counted."""
+        counted = record.prompt_tokens
+        if counted is None or sent.shared_written is None:
+            return
+        size = self._feedback.size(sent.shape, self._template, 0)
+        record.template_tokens = min(counted, max(0, round(size.added)))
+        shared = round(sent.shared_written * size.ratio)
+        record.reusable_tokens = min(counted, shared + record.template_tokens)
 
 
 def _whole(steps: Generator[None, None, Whole]) -> Whole:

@@ -19,6 +19,7 @@ from headroom_bench.crowd.script import PromptKind, Prompts
 from headroom_bench.crowd.texts import Vocabulary, common_words, guessed_vocabulary
 from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.live.renderer import Prompt, Renderer
+from headroom_bench.records import RequestRecord
 from headroom_bench.segments import total_tokens
 
 Counting = Callable[[str], int]
@@ -40,6 +41,7 @@ class Server:
     keeps: int | None = None
     """Longest prompt that it reads; None: any."""
     asked: list[tuple[Request, Prompt, int]] = field(default_factory=list)
+    told: dict[str, RequestRecord] = field(default_factory=dict)
 
     def answer(self, request: Request, sent_s: float) -> Answer:
         prompt = self.renderer.prompt(request)
@@ -53,7 +55,9 @@ class Server:
         visible = self.count(said)
         told = record(prompt_tokens=counted, visible_tokens=visible,
                       finish_reason="length", truncated=counted < prompt.least_tokens)  # fmt: skip
+        told.reusable_tokens = prompt.reusable_tokens
         self.renderer.learn(request, told, said)
+        self.told[request.request_id] = told
         return Answer(True, sent_s + 1, sent_s + 0.5,
                       None if told.truncated else counted, visible)  # fmt: skip
 
@@ -181,3 +185,33 @@ def test_what_a_cache_may_hold_is_said() -> None:
     assert by_id["chat-0/c0/t0/r0"].reusable_tokens == 13, "the template"
     assert by_id["chat-1/c0/t0/r0"].reusable_tokens == 213, "the group's system prompt too"
     assert by_id["chat-1/c0/t0/r1"].reusable_tokens > by_id["chat-1/c0/t0/r0"].tokens
+
+
+@pytest.mark.parametrize("ratio", [0.75, 1.36])
+def test_a_shared_text_is_as_long_as_the_server_counts_it(ratio: float) -> None:
+    """It was written before anybody knew what a word costs. What is new is not written shorter or
+    longer for that, and the record tells the shared text's real size."""
+
+    def words(text: str) -> int:
+        return round(ratio * bare(text))
+
+    system, ask = (
+        plan("system", "conversation", fixed(1000), "group"),
+        plan("ask", "turn", fixed(60)),
+    )
+    one = persona(segments=(system, ask), turns=fixed(1))
+    server = Server(Renderer(Vocabulary(common_words()), TemplateTokens(), "s"), words)
+    lived(server, one, 12)
+    shared = words(server.asked[0][1].messages[0]["content"])
+    assert abs(shared - 1000) > 100
+    for request, prompt, counted in server.asked[2:]:
+        own = words(prompt.messages[1]["content"])
+        assert 40 <= own <= 65, "60 with what the template adds"
+        assert abs(prompt.tokens - counted) <= 0.02 * counted
+        told = server.told[request.request_id].reusable_tokens
+        assert told is not None
+        assert told <= counted
+        assert abs(told - (shared + server.opening + server.per_message)) <= 30
+    first = server.told[server.asked[0][0].request_id]
+    assert first.reusable_tokens is not None
+    assert first.reusable_tokens < 48, "nobody had sent anything but the template"
