@@ -195,6 +195,15 @@ def read_target(table: Table) -> Target:
     return target
 
 
+def as_mock_names_it(target: Target) -> Target:
+    """For the bundled mock, `model` says what it is to be: what it will call that is its own
+    business, and asked of it. Any other target as it is."""
+    if not target.embedded_mock or target.model is None:
+        return target
+    server = replace(target.server, model=target.server.model or target.model)
+    return replace(target, model=None, server=server)
+
+
 def _mocked(target: Target) -> ServerSpec:
     """What the bundled mock will be, so that a prediction knows it too."""
     told = {name: value for name, value in asdict(target.server).items() if value is not None}

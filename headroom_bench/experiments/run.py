@@ -44,6 +44,7 @@ from headroom_bench.redaction import redact, scrub_file
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, usable
+from headroom_bench.target import as_mock_names_it
 from headroom_bench.telemetry.exporter import COMPARED, RunExporter
 
 SLIP_ALLOWED_SHARE = 0.005
@@ -68,6 +69,7 @@ def run(
     interrupt = Interrupt()
     interrupt.install()
     try:
+        options = replace(options, target=as_mock_names_it(options.target))
         target, crowd = options.target, options.crowd
         check_access(target, options.timeouts)
         if earlier is None:  # what stands on disk is concluded whatever it is called

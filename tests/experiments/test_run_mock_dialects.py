@@ -51,3 +51,23 @@ def test_a_targets_draft_is_handed_to_the_mock(tmp_path: Path) -> None:
         assert len(rows) == 6
         assert all(row["draft_tokens"] >= row["accepted_tokens"] for row in rows)
         assert sum(row["accepted_tokens"] for row in rows) > 0
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "ollama"])
+def test_a_model_for_the_mock_is_asked_for_by_the_mocks_name(dialect: str, tmp_path: Path) -> None:
+    """These two refuse a model that they do not list."""
+    words = ("--dialect", dialect, "--model", "gpt-oss-20b", "--quant", "MXFP4", "--slots", "2")
+    ran = headroom("run", "mock", *QUICK, *words, "--time-scale", "6", "--json", out=tmp_path)
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    assert (summary["requests"], summary["errors"]) == (6, 0)
+    assert "gpt-oss 20B" in summary["box"]
+
+
+def test_a_target_files_dialect_names_the_runtime(tmp_path: Path) -> None:
+    target = tmp_path / "some-vllm.toml"
+    target.write_text('embedded_mock = true\ndialect = "vllm"\n[server]\nslots = 3\n')
+    ran = headroom("run", str(target), *QUICK, "--time-scale", "6", "--json", out=tmp_path / "r")
+    assert ran.code == 0, ran.err
+    assert "vLLM on" in json.loads(ran.out)["box"]
+    assert "up to 3 sequences" in json.loads(ran.out)["box"]
