@@ -52,6 +52,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def people(number: int) -> str:
+    """`1 person`, `12 people`."""
+    return f"{number:,} " + ("person" if number == 1 else "people")
+
+
 def in_words(seconds: float) -> str:
     """A duration for a reader: `45 s`, `2 min 5 s`, `1 h 3 min`."""
     whole = round(seconds)

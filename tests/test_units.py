@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom_bench.errors import UserError
-from headroom_bench.units import in_words, parse_duration_s, parse_size
+from headroom_bench.units import counted, in_words, parse_duration_s, parse_size, people
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,8 @@ def test_what_is_no_size(text: str) -> None:
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+def test_one_is_no_plural() -> None:
+    assert [people(number) for number in (0, 1, 1200)] == ["0 people", "1 person", "1,200 people"]
+    assert [counted(number, "turn") for number in (1, 2)] == ["1 turn", "2 turns"]

@@ -15,6 +15,7 @@ from headroom_bench.measures import quantile
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.prompt_checks import prompt_warnings
 from headroom_bench.segments import total_tokens
+from headroom_bench.units import counted
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ def prompt_notes(crowd: Crowd, records: Sequence[RequestRecord]) -> list[str]:
     talks = len({record.conversation_id for record in records})
     if sessions and talks > sessions:
         notes.append(
-            f"{talks} conversations shared {sessions} recorded sessions: texts were sent again, "
-            "and prompt caches may hold them"
+            f"{talks} conversations shared {counted(sessions, 'recorded session')}: texts were "
+            "sent again, and prompt caches may hold them"
         )
     return notes

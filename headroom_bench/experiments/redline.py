@@ -37,6 +37,7 @@ from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import steady
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import Target
+from headroom_bench.units import people as people_of
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -357,16 +358,17 @@ def _warnings(
         )
         if thin:
             told.append(
-                f"{', '.join(thin)}: under {LEAST_TURNS} turns with {passing['people']} people, "
-                "so not judged; a longer --duration would bring more"
+                f"{', '.join(thin)}: under {LEAST_TURNS} turns with "
+                f"{people_of(passing['people'])}, so not judged; a longer --duration would bring "
+                "more"
             )
-    if fails in unjudged:
+    if fails is not None and fails in unjudged:
         told.append(
-            f"that {fails} people fail rests on under {LEAST_TURNS} turns of whoever missed; a "
-            "longer --duration would bring more"
+            f"what fails with {people_of(fails)} rests on under {LEAST_TURNS} turns of whoever "
+            "missed; a longer --duration would bring more"
         )
     if fails is None and not unjudged:
-        told.append(f"even {options.most} people pass; --most looks further")
+        told.append(f"nobody failed with {people_of(options.most)}; --most looks further")
     return told
 
 

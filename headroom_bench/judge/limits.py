@@ -9,6 +9,7 @@ from headroom_bench.judge.causes import NOTABLE_SHARE, REFUSED, limit_row
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import spread
+from headroom_bench.units import counted
 
 
 def limits_of(
@@ -83,10 +84,16 @@ def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]
         rows.append(limit_row("KV", min(1.0, again / read), evidence))
     if load.preempted:
         share = min(1.0, load.preempted / max(1, len(records)))
-        rows.append(limit_row("KV", share, f"{load.preempted} answers preempted and begun anew"))
+        rows.append(
+            limit_row("KV", share, f"{counted(load.preempted, 'answer')} preempted and begun anew")
+        )
     if load.killed:
         share = min(1.0, load.killed / max(1, len(records)))
-        rows.append(limit_row("KV", share, f"{load.killed} answers ended by a cache that ran out"))
+        rows.append(
+            limit_row(
+                "KV", share, f"{counted(load.killed, 'answer')} ended by a cache that ran out"
+            )
+        )
     return rows
 
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headroom_bench.units import counted, in_words
+from headroom_bench.report.terminal import where_lived
+from headroom_bench.units import counted, in_words, people
 
 Facts = Mapping[str, Any]
 
@@ -60,7 +61,7 @@ def print_grid(rows: Sequence[Facts], console: Console) -> None:
     console.print(
         Text(
             "tier~: what the model can be trusted with, 1 to 6, coarse and estimated; "
-            "$ each: the box's launch price, a person",
+            "$ each: the box's launch price, a person; ?: some group could not be judged",
             style="dim",
         )
     )
@@ -71,7 +72,7 @@ def one_line(row: Facts) -> str:
     what = f"{row['hardware']}, {row['model']} {row['quant']}, {row['runtime']}"
     if row["error"]:
         return f"{what}: {row['error']}"
-    return f"{what}, slots {_or_dash(row['slots'])}: {row['people']} people"
+    return f"{what}, slots {_or_dash(row['slots'])}: {_served(row)}"
 
 
 def _title(found: Facts) -> str:
@@ -79,8 +80,8 @@ def _title(found: Facts) -> str:
     if found.get("hardware"):
         where = f" ({found['model']} {found['quant']} on {found['hardware']}, {found['runtime']}"
         where += f", {found['slots']} slots)" if found.get("slots") else ")"
-    world = "simulated" if found["world"] == "predicted" else "measured"
-    return f"redline of crowd {found['crowd']} on {found['target']}{where}, {world}"
+    measured = "" if found["world"] == "predicted" else ", measured"
+    return f"redline of crowd {found['crowd']}{where_lived(found)}{where}{measured}"
 
 
 def _lengths(found: Facts) -> str:
@@ -94,19 +95,21 @@ def _bracket(found: Facts) -> Text:
     passes, fails = found["redline"]["passes"], found["redline"]["fails"]
     unjudged = [size for size in found["redline"]["unjudged"] if size != fails]
     if passes is None and unjudged:
-        told = (
-            f"not judged: {unjudged[0]} people lose nothing so far, but not all of them were seen"
-        )
+        told = f"not judged: {people(unjudged[0])}, nobody lost so far, but not all of them seen"
         end = f"; {fails} fail" if fails else ""
         return Text(f"{told} often enough{end}", style="bold yellow")
     if passes is None:
-        return Text(f"nobody: even {fails} people, one of each kind, fail", style="bold red")
+        return Text(f"nobody: even {people(fails)}, one of each kind, fail", style="bold red")
     line = (
-        Text(f"{passes} people pass", style="bold")
+        Text(f"{people(passes)} {'passes' if passes == 1 else 'pass'}", style="bold")
         .append(" (")
         .append(found["verdict"], style=_STYLE.get(found["verdict"], ""))
     )
     return line.append("), " + (f"{fails} fail" if fails else "and nobody was seen to fail"))
+
+
+def _served(row: Facts) -> str:
+    return "not judged" if row["people"] is None else people(row["people"])
 
 
 def _print_broke(found: Facts, console: Console) -> None:
@@ -164,7 +167,7 @@ def _grid_cells(row: Facts) -> list[str]:
     ran_out = f"{row['persona']}: {row['limit']}" if row["persona"] else _or_dash(row["limit"])
     return [
         *cells,
-        f"{row['people']}{'+' if row['fails_at'] is None else ''}",
+        "?" if row["people"] is None else f"{row['people']}{'' if row['fails_at'] else '+'}",
         "–" if each is None else f"{each:,.0f}",
         _or_dash(row["tier"]),
         ran_out,

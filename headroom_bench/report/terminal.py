@@ -35,6 +35,9 @@ _REPEATED = {
 }
 """What is shown of the differences between repeats."""
 
+MOCK = "mock"
+"""The name of the bundled mock server's target."""
+
 Figures = Mapping[str, Any]
 
 
@@ -66,7 +69,14 @@ def print_summary(summary: Figures, console: Console) -> None:
 def _title(summary: Figures) -> str:
     model = f" ({summary['model']})" if summary.get("model") else ""
     box = f"\nbox: {summary['box']}" if summary.get("box") else ""
-    return f"crowd {summary['crowd']} on {summary['target']}{model}{box}"
+    return f"crowd {summary['crowd']}{where_lived(summary)}{model}{box}"
+
+
+def where_lived(found: Figures) -> str:
+    """On which target; the mock's name only where it ran."""
+    simulated = found.get("world") == "predicted"
+    on = "" if simulated and found["target"] == MOCK else f" on {found['target']}"
+    return on + (", simulated" if simulated else "")
 
 
 def _persona(ours: Figures, theirs: Figures | None) -> Table:
@@ -111,6 +121,8 @@ def _outcome(figures: Figures) -> Text:
 def _at(metric: str, figures: Figures) -> str:
     """What the figure was taken at: a rate or a wait without it is no measurement."""
     prompt = _whole(figures["prompt_tokens"]["p50"])
+    if figures["prompt_tokens"]["p50"] is None and figures["sent_tokens"]["p50"] is not None:
+        prompt = f"{_whole(figures['sent_tokens']['p50'])} sent"  # no server's count to tell
     if metric == "decode_tok_s":
         return f"at {prompt} tokens"
     if metric == "e2e_s":
@@ -201,7 +213,8 @@ def _print_prompts(prompts: Figures | None, console: Console) -> None:
     if not prompts:
         return
     if not prompts["filler"]:
-        told = f"{prompts['sessions']} recorded sessions; lengths are theirs, not the crowd's"
+        sessions = counted(prompts["sessions"], "recorded session")
+        told = f"{sessions}; lengths are theirs, not the crowd's"
     else:
         told = f"{prompts['kind']} filler, lengths {prompts['lengths']}"
         if prompts["lengths"] == "estimated":

@@ -56,6 +56,7 @@ def persona_statistics(records: Sequence[RequestRecord]) -> dict[str, Any]:
     for name, value in _METRICS.items():
         figures[name] = spread(value(record) for record in good)
     figures["prompt_tokens"] = spread(record.prompt_tokens for record in good)
+    figures["sent_tokens"] = spread(record.sent_tokens for record in good)
     figures["cached_tokens"] = spread(record.cached_tokens for record in good)
     figures["completion_tokens"] = spread(record.completion_tokens for record in good)
     figures["asked_tokens"] = spread(record.asked_tokens for record in good)

@@ -160,3 +160,12 @@ def test_a_wrong_box_to_compare_with_is_told_before_any_search(
     assert "unknown hardware 'zzzz'" in refused(
         capsys, "redline", "--crowd", "tiny", "--vs", "zzzz"
     )
+
+
+def test_the_page_counts_and_times_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("redline", "--crowd", "tiny", "--duration", "20s", "--warmup", "3s", "--most", "2")
+    assert run_app(list(words)) == 0
+    page = capsys.readouterr().out.splitlines()
+    assert page[0].startswith("redline of crowd tiny, simulated (")
+    assert page[-1].split(", ")[0].startswith(("3 probes of 20 s", "4 probes of 20 s"))
+    assert "(the first 3 s left out)" in page[-1]

@@ -281,3 +281,20 @@ def test_totals_name_the_window_that_they_are_of() -> None:
     page = shown(summarised(late))
     assert any(line.startswith("1 request in 30.0 s, ") for line in page)
     assert any("  1 request, 1 turn: " in line for line in page)
+
+
+def test_a_rate_names_what_was_sent_where_nobody_counted_it() -> None:
+    """A server without usage: the prompt's own length is known all the same."""
+    silent = [replace(one, prompt_tokens=None, cached_tokens=None, sent_tokens=500) for one in GOOD]
+    page = shown(summarised(silent))
+    (rate,) = (line for line in page if line.startswith("decode tok/s"))
+    assert rate.rstrip().endswith("at 500 sent tokens")
+    (first,) = (line for line in page if line.startswith("TTFT s"))
+    assert first.rstrip().endswith("500 sent prompt, – cached")
+
+
+def test_the_mock_is_named_only_where_it_ran() -> None:
+    simulated = summarised(GOOD) | {"world": "predicted"}
+    assert shown(simulated)[0] == "crowd demo, simulated (Llama 3.1 8B)"
+    mine = simulated | {"target": "my-server"}
+    assert shown(mine)[0] == "crowd demo on my-server, simulated (Llama 3.1 8B)"
