@@ -9,8 +9,8 @@ from headroom_bench.catalog.models import find_model, is_model_file
 from headroom_bench.catalog.quant import find_quant
 from headroom_bench.errors import UserError
 
-_GGUF = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE)
-"""What ends a GGUF file's name: which part of how many, and the ending."""
+_ENDING = re.compile(r"(?:(?:-\d{5}-of-\d{5})?\.gguf)?(?::latest)?$", re.IGNORECASE)
+"""What ends a GGUF file's name, which part of how many and the ending, and Ollama's usual tag."""
 _FORMAT = re.compile(
     r"[-._:](?:UD-)?(I?Q\d\w*|MXFP4|NVFP4|FP8|INT8|INT4|AWQ|GPTQ|BF16|F16|F32)(?:_MOE)?$",
     re.IGNORECASE,
@@ -49,5 +49,5 @@ def served_quant(name: str) -> str | None:
 
 
 def _bare(name: str) -> str:
-    """Without folders, owner and a file's ending."""
-    return _GGUF.sub("", re.split(r"[/\\]", name.rstrip("/\\"))[-1])
+    """Without folders, owner, and what tells of the file only."""
+    return _ENDING.sub("", re.split(r"[/\\]", name.rstrip("/\\"))[-1])

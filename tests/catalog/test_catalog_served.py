@@ -22,6 +22,8 @@ from headroom_bench.errors import UserError
         ("Qwen3-8B-UD-Q4_K_XL.gguf", "qwen3-8b", None),
         ("qwen3:8b-q8_0", "qwen3-8b", "Q8_0"),
         ("qwen3:8b", "qwen3-8b", None),
+        ("gpt-oss-20b-MXFP4.gguf:latest", "gpt-oss-20b", "MXFP4"),
+        ("hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", "qwen3-8b", "Q4_K_M"),
         ("openai/gpt-oss-20b", "gpt-oss-20b", None),
         ("/srv/models/Qwen3-8B/", "qwen3-8b", None),
     ],
