@@ -38,7 +38,8 @@ def conclude(state: RunState) -> RunOutcome:
     window = Window(state.options.warmup_s, measured.ended_s)
     journal_load = Load()
     if state.journal is not None:
-        journal_load = state.journal.conclude(records, folder, measured.ended_s, state.warn)
+        within = (window.warmup_s, window.ended_s)
+        journal_load = state.journal.conclude(records, folder, within, state.warn)
     beside = set_beside(state, journal_load, kept(records, window))
     targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
     folder.write_rows("turns.jsonl", turns_of(records, targets))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -99,10 +100,11 @@ class JournalWatch:
         self,
         requests: Sequence[RequestRecord],
         folder: RunFolder,
-        window_s: float,
+        window_s: tuple[float, float],
         warn: Callable[[str], None],
     ) -> Load:
-        """Joins, writes journal.jsonl, and returns how busy the server's own clock says it was."""
+        """Joins, writes journal.jsonl, and returns how busy the server's own clock says it was
+        between two moments of the run's clock."""
         asked = [timings for record in requests if (timings := server_timings(record))]
         report = join(self.records, asked)
         folder.write_rows("journal.jsonl", self.records)
@@ -115,7 +117,7 @@ class JournalWatch:
                 "the server's own figures are not used"
             )
             return Load()
-        return _load(self.records, window_s)
+        return load_within(self.records, requests, *window_s)
 
 
 def server_timings(record: RequestRecord) -> ServerTimings | None:
@@ -152,12 +154,35 @@ def _as_row(report: JoinReport) -> dict[str, object]:
     }
 
 
-def _load(records: Iterable[JournalRecord], window_s: float) -> Load:
+def load_within(
+    journal: Iterable[JournalRecord],
+    requests: Iterable[RequestRecord],
+    from_s: float,
+    to_s: float,
+) -> Load:
+    """How busy the server was between two moments of the run's clock.
+
+    Joined records tell how far each life of the server's clock is from the run's; lives without any
+    are left out, and nothing is known where there is none.
+    """
     spans = [
-        (record.t_launch_s, record.t_server_s)
-        for record in records
-        if record.t_launch_s is not None and record.t_server_s is not None
+        (each, each.t_launch_s, each.t_server_s)
+        for each in journal
+        if each.t_launch_s is not None and each.t_server_s is not None
     ]
-    if not spans or window_s <= 0:
+    ends = {request.request_id: request.end_s for request in requests}
+    shifts: dict[int, list[float]] = {}
+    for each, _, ended_s in spans:
+        end_s = ends.get(each.request_id or "")
+        if end_s is not None:
+            shifts.setdefault(each.instance, []).append(end_s - ended_s)
+    if not shifts or to_s <= from_s:
         return Load()
-    return Load(busy_share=min(1.0, busy_seconds(spans) / window_s))
+    by = {instance: statistics.median(known) for instance, known in shifts.items()}
+    within = [
+        (max(from_s, began_s + by[each.instance]), min(to_s, ended_s + by[each.instance]))
+        for each, began_s, ended_s in spans
+        if each.instance in by
+    ]
+    busy_s = busy_seconds((low, high) for low, high in within if low < high)
+    return Load(busy_share=min(1.0, busy_s / (to_s - from_s)))

@@ -1,0 +1,46 @@
+"""How busy a server was, by its journal, within the window that all figures are of."""
+
+from __future__ import annotations
+
+import pytest
+from record_makers import record
+
+from headroom_bench.experiments.journal_watch import load_within
+from headroom_bench.judge.verdict import Load
+from headroom_bench.records import JournalRecord
+
+
+def told(
+    began_s: float, ended_s: float, request_id: str | None, instance: int = 0
+) -> JournalRecord:
+    return JournalRecord(
+        "log", instance, 0, 0, t_launch_s=began_s, t_server_s=ended_s, request_id=request_id
+    )
+
+
+def test_busy_is_of_the_window_on_the_runs_clock() -> None:
+    """The server's clock is 100 s ahead; what it did in the warm-up does not count."""
+    asked = [record(user=n, end_s=end_s) for n, end_s in enumerate((8.0, 14.0))]
+    journal = [
+        told(102.0, 108.0, asked[0].request_id),
+        told(110.0, 114.0, asked[1].request_id),
+        told(113.0, 115.0, None),  # somebody else's: it kept the server busy too
+    ]
+    assert load_within(journal, asked, 0.0, 20.0).busy_share == pytest.approx(11 / 20)
+    assert load_within(journal, asked, 10.0, 20.0).busy_share == pytest.approx(5 / 10)
+    assert load_within(journal, asked, 7.0, 12.0).busy_share == pytest.approx(3 / 5)
+
+
+def test_each_life_of_a_server_has_its_own_clock() -> None:
+    asked = [record(user=n, end_s=end_s) for n, end_s in enumerate((4.0, 14.0))]
+    journal = [
+        told(52.0, 54.0, asked[0].request_id, 0),
+        told(1.0, 5.0, asked[1].request_id, 1),
+        told(0.0, 99.0, None, 2),
+    ]
+    assert load_within(journal, asked, 0.0, 20.0).busy_share == pytest.approx(6 / 20)
+
+
+def test_what_is_joined_to_nothing_tells_nothing() -> None:
+    assert load_within([told(0.0, 5.0, None)], [record()], 0.0, 10.0) == Load()
+    assert load_within([], [record()], 0.0, 10.0) == Load()
