@@ -27,13 +27,14 @@ def served_model(name: str) -> str:
         return name
     whole = _bare(name)
     plain = _FORMAT.sub("", whole)
+    told = ""
     for form in (name, whole, plain, _OWNER.sub("", plain)):
         if form and not is_model_file(form):
             try:
                 return find_model(form).id
-            except UserError:
-                continue
-    raise UserError(f"the catalogue does not know a model by the name {name!r}")
+            except UserError as why:
+                told = f" ({why})"
+    raise UserError(f"the catalogue does not know a model by the name {name!r}{told}")
 
 
 def served_quant(name: str) -> str | None:

@@ -112,7 +112,8 @@ def assumed(target: Target, known: ServerSpec, deployment: Deployment) -> str | 
     if target.server.runtime is None and target.dialect == "openai":
         taken.append(f"{deployment.runtime.name} as the server (--runtime)")
     if known.slots is None:
-        taken.append(f"up to {deployment.slots:,} sequences at once (--slots)")
+        many = f"up to {deployment.slots:,} sequences" if deployment.slots > 1 else "one sequence"
+        taken.append(f"{many} at once (--slots)")
     if known.ctx is None:
         taken.append(f"{deployment.ctx:,} tokens for each (--ctx)")
     if not taken:

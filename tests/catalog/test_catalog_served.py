@@ -46,6 +46,11 @@ def test_what_is_not_known_is_said(name: str) -> None:
         served_model(name)
 
 
+def test_a_family_alone_is_no_model() -> None:
+    with pytest.raises(UserError, match="fits several; name one of gpt-oss-120b, gpt-oss-20b"):
+        served_model("gpt-oss:latest")
+
+
 def test_a_file_that_is_here_is_read_itself(tmp_path: Path) -> None:
     path = tmp_path / "gpt-oss-20b.toml"
     path.write_text('name = "mine"')
