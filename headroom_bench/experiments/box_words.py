@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
+from headroom_bench.units import counted
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -26,9 +27,9 @@ def _room(deployment: Deployment, server: ServerSpec | None) -> str:
     try:
         design = design_of(deployment, server)
     except UserError:  # it does not fit: `memory_complaint` says so
-        return f"{deployment.slots} slots of {deployment.ctx:,} tokens"
+        return f"{counted(deployment.slots, 'slot')} of {deployment.ctx:,} tokens"
     if design.memory == "split_slots":
-        return f"{design.parallel} slots of {design.ctx:,} tokens"
+        return f"{counted(design.parallel, 'slot')} of {design.ctx:,} tokens"
     together = "" if design.pool_tokens is None else f", {design.pool_tokens:,} together"
     return f"up to {design.parallel} sequences of {design.ctx:,} tokens{together}"
 

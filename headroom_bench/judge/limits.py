@@ -75,7 +75,9 @@ def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]
     known = [r for r in known if r.cached_tokens is not None]
     read = sum((r.prompt_tokens or 0) - (r.cached_tokens or 0) for r in known)
     again = sum(_read_again(r) for r in known)
-    if read and again / read >= NOTABLE_SHARE:
+    could_hold = sum(r.reusable_tokens or 0 for r in known)
+    # A cache that had nearly all is no limit, though what little was read was in it before.
+    if again and again >= NOTABLE_SHARE * max(read, could_hold):
         sent = sum(r.prompt_tokens or 0 for r in known)
         evidence = (
             f"{min(again, read):,} of {read:,} prompt tokens that were read had been sent before; "

@@ -199,3 +199,8 @@ def test_the_shares_of_bounds_are_found_again_in_rows() -> None:
     rows = limits_of([record(network_s=0.3)], Load(1.0, 0.9), shares)
     assert len(rows) == 4
     assert time_by_bound_in(rows) == shares
+
+
+def test_the_last_tokens_of_a_cached_prompt_are_no_limit() -> None:
+    """A server reads the last token or a few of them again whatever its cache holds."""
+    assert by_limit([record(prompt_tokens=500, cached_tokens=496, reusable_tokens=500)] * 9) == {}
