@@ -75,8 +75,8 @@ def repeat(
     finally:
         folder.unlock()
     if code != EXIT_INTERRUPTED:
-        good = summary["requests"] > summary["errors"]
-        code = 0 if good else EXIT_TARGET
+        failed = summary["errors"] and summary["errors"] == summary["requests"]
+        code = EXIT_TARGET if failed else 0
     return RunOutcome(folder.path, redacted(summary), code)
 
 

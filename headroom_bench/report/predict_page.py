@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headroom_bench.units import counted
+
 _BOUNDS = {
     "bandwidth": "memory bandwidth",
     "compute": "compute",
@@ -94,7 +96,8 @@ def _memory(fit: dict[str, Any]) -> str:
 
 
 def _room(fit: dict[str, Any]) -> str:
-    return f"{fit['max_context_tokens']:,} tokens a slot, or {fit['max_users']:,} users at this"
+    users = counted(fit["max_users"], "user")
+    return f"{fit['max_context_tokens']:,} tokens a slot, or {users} at this"
 
 
 def _prefill(prefill: dict[str, Any]) -> str:
