@@ -17,6 +17,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted, shortened
 from headroom_bench.report.summary import Window, build_summary, kept
+from headroom_bench.units import counted
 
 _SHOWN_LETTERS = 160
 """Of what a server said when a request failed."""
@@ -113,12 +114,13 @@ def _complaints(records: list[RequestRecord]) -> list[str]:
     found = []
     estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
     if estimated:
-        found.append(f"{estimated} answers came without usage: their tokens are counted by events")
+        answers = counted(estimated, "answer")
+        found.append(f"{answers} came without usage: tokens are counted by events")
     buffered = sum(1 for r in records if r.ok and r.buffered)
     if buffered:
         found.append(
-            f"{buffered} answers came all at once: something on the way buffers the stream, and "
-            "their TTFT is not a first token's"
+            f"{counted(buffered, 'answer')} came all at once: something on the way buffers the "
+            "stream, and TTFT there is not a first token's"
         )
     if any(record.error_kind == "unauthorized" for record in records):
         found.append("the server wants an API key: name its variable with --api-key-env VAR")

@@ -37,7 +37,10 @@ def fill_from_wire(
         first = reading.token_counts[0] or _tokens_an_event(record, len(times))
         fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])
         record.ttfv_s = _ttfv(request, channels, times, record.sent_s, record.end_s)
-        record.buffered = (record.completion_tokens or 0) > 1 and bool(times[0] == times[-1])
+        # Of two tokens in one event the second is the end of sequence, which shows in none.
+        unseen = 1 if len(times) == 1 else 0
+        tokens = (record.completion_tokens or 0) - unseen
+        record.buffered = tokens > 1 and bool(times[0] == times[-1])
         if record.ttft_s is not None and record.server_prefill_s is not None:
             record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
     return times

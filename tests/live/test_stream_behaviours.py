@@ -457,6 +457,13 @@ async def test_keep_alive_comments_do_not_please_a_person() -> None:
     assert near(record.e2e_s, 0.1)
 
 
+async def test_a_word_and_the_end_of_sequence_are_no_buffered_stream() -> None:
+    """llama.cpp counts the end of sequence, which comes in no event."""
+    record, _, _ = await measure(stream(answer([{"content": " Yes"}], tokens=2)))
+    assert (record.ok, record.stream_events, record.completion_tokens) == (True, 1, 2)
+    assert not record.buffered
+
+
 async def test_a_buffered_stream_is_flagged() -> None:
     record, _, _ = await measure([HEAD, FIRST_S, chunk(b"".join(answer(TEN))), END])
     assert record.buffered is True
