@@ -40,6 +40,12 @@ def matched(job: Job) -> str | int | None:
     return job.answer.stopping_word or (_EOS_ID if finish_reason(job) == "stop" else None)
 
 
+def _with_usage(told: bytes, job: Job, front: Front) -> bytes:
+    """Events with the usage so far where they have none."""
+    so_far = b'"usage":' + dumps(usage(job, front, job.generated))
+    return told.replace(b'"usage":null}\n\n', so_far + b"}\n\n")
+
+
 class SglangChat(ChatVoice):
     """Role first; every field stands in each delta, mostly null, and usage in each event; the
     finish event tells what matched."""
@@ -54,10 +60,7 @@ class SglangChat(ChatVoice):
 
     def tokens(self, job: Job, new: int, /) -> bytes:
         told = super().tokens(job, new)
-        if not self._continuous:
-            return told
-        so_far = b'"usage":' + dumps(usage(job, self._front, job.generated))
-        return told.replace(b'"usage":null}\n\n', so_far + b"}\n\n")
+        return _with_usage(told, job, self._front) if self._continuous else told
 
     def _no_usage(self) -> dict[str, Any]:
         return {"usage": None}
@@ -113,10 +116,7 @@ class SglangCompletion(CompletionVoice):
 
     def tokens(self, job: Job, new: int, /) -> bytes:
         told = super().tokens(job, new)
-        if not self._continuous:
-            return told
-        so_far = b'"usage":' + dumps(usage(job, self._front, job.generated))
-        return told.replace(b'"usage":null}\n\n', so_far + b"}\n\n")
+        return _with_usage(told, job, self._front) if self._continuous else told
 
     def _chunk(
         self, text: str | None, reason: str | None, logprobs: dict[str, Any] | None = None
