@@ -206,14 +206,19 @@ class Roofline:
     def _lockstep_row(self, sequences: int, routed: int) -> tuple[float, float, float]:
         """The decode row of sequences of which only `routed` wake experts of their own."""
         memory, compute, fixed = self._decode_row(sequences)
-        c, all_woken, woken = self.coefficients, self._row(sequences)[0], self._row(routed)[0]
-        spared, busy = all_woken - woken, self._row(sequences)[2] > 0
-        share = 1.0 if busy else 1.0 + c.token_share * (sequences - 1)
+        c, busy = self.coefficients, self._row(sequences)[2] > 0
+        spared = self._row(sequences)[0] - self._row(routed)[0]
         return (
-            memory - c.expert_s * spared * share,
+            memory - self._expert_s(sequences) * spared,
             compute - c.expert_tiles * c.tile_s * spared * busy,
             fixed - c.host_expert_s * spared,
         )
+
+    def _expert_s(self, tokens: int) -> float:
+        """Streaming one expert in every MoE layer, in a pass of so many tokens (as `token_table`
+        has it)."""
+        c, busy = self.coefficients, self._row(tokens)[2] > 0
+        return float(c.expert_s * (1.0 if busy else 1.0 + c.token_share * (tokens - 1)))
 
     def _piece_s(self, piece: _Piece) -> float:
         c, memory = self.coefficients, piece.weights_s + piece.kv_s
@@ -271,7 +276,7 @@ class Roofline:
         if routed != tokens:
             spared = woken - table[routed][0]
             woken -= spared
-            weights -= c.expert_s * spared
+            weights -= self._expert_s(tokens) * spared
             fixed -= c.host_expert_s * spared
         tiles = woken if c.expert_tiles else table[prompt][0]
         lost = c.tile_s * tiles if busy else 0.0

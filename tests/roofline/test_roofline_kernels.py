@@ -73,6 +73,15 @@ def test_lockstep_wakes_one_users_experts() -> None:
     assert cost.weight_bytes == price.breakdown(decode(1)).weight_bytes
 
 
+@pytest.mark.parametrize("sequences", [2, 8, 9, 16])
+def test_lockstep_passes_cost_the_same_one_by_one_and_together(sequences: int) -> None:
+    # Vector kernels up to 8 tokens a pass, matrix kernels from 9 on.
+    price, same = Roofline(served()), decode(sequences, lockstep=sequences - 1)
+    at_once = price.passes_s(same, 2)
+    assert at_once[0] == pytest.approx(price.pass_s(same), rel=1e-12)
+    assert price.breakdown(same).total_s == pytest.approx(at_once[0], rel=1e-12)
+
+
 def test_identical_prompts_gain_what_the_tuning_article_saw() -> None:
     # 16 streams on a DGX Spark: 47 % more with identical prompts (Gemma 4 26B-A4B).
     price = Roofline(served("Gemma 4 26B-A4B", quant="Q4_0"))
