@@ -48,7 +48,7 @@ async def ask(wire: Wire, number: int) -> tuple[str, Exchange]:
 
 def stamps_of(exchange: Exchange) -> list[int]:
     *_, reading = read_stream(exchange)
-    return [stamp for stamp, _ in reading.token_events]
+    return reading.stamps_ns
 
 
 async def measure(streams: int, dialect: str) -> None:

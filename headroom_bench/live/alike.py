@@ -7,6 +7,8 @@ same after it but for counters and times. Parsing each would be most of what a s
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any, Literal
 
 Spoken = Literal["content", "reasoning"]
@@ -19,6 +21,10 @@ _CHANNELS: dict[str, Spoken] = {
 _NUMBERS = b"0123456789."
 _PROBE = "\N{SYMBOL FOR SUBSTITUTE}"
 """Put in a text's place, to see where it comes out when the event is parsed."""
+LONGEST_RUN = 100
+"""Events read at one go, before others get their turn: less than 0.1 ms of work."""
+Stamped = tuple[int, bytes]
+"""When a piece of a body arrived, and the piece."""
 TABLES = ("usage", "timings")
 """What events may carry beside their text, the latest of which counts."""
 
@@ -76,27 +82,35 @@ class Alike:
         self._end = end + b"\n\n"
         self._shape = self._end.translate(None, _NUMBERS)
 
-    def text_of(self, piece: bytes) -> str | None:
-        """The text of a piece of a body that is one event like the pattern; None for anything
-        else, and for an empty text. Numbers in the event's end are passed over."""
-        prefix = self._prefix
-        if not prefix or not piece.startswith(prefix):
-            return None
-        start = self._start
-        end = piece.find(b'"', start)
-        text = piece[start:end]
-        if end <= start or b"\\" in text:
-            return None
-        rest = piece[end:]
-        if rest != self._end:
-            if rest.translate(None, _NUMBERS) != self._shape:
-                return None
-            self._end = rest
-        shown = text.decode("utf-8", "replace")
-        if not shown.isprintable():  # line ends and their kin: the parser knows
-            return None
-        self.last = piece
-        return shown
+    def take_run(
+        self, first: Stamped, more: Iterator[Stamped], stamps_ns: list[int], texts: list[str]
+    ) -> Stamped | None:
+        """Reads pieces of a body as long as each is one event like the pattern, `first` being the
+        first: adds their stamps and texts. Gives back the piece that is none, or has no text; None
+        at the end, and after `LONGEST_RUN`. Numbers in an event's end are passed over."""
+        prefix, start = self._prefix, self._start
+        if not prefix:
+            return first
+        for stamped in islice(chain((first,), more), LONGEST_RUN):
+            stamp_ns, piece = stamped
+            if not piece.startswith(prefix):
+                return stamped
+            end = piece.find(b'"', start)
+            text = piece[start:end]
+            if end <= start or text.find(b"\\") >= 0:
+                return stamped
+            rest = piece[end:]
+            if rest != self._end:
+                if rest.translate(None, _NUMBERS) != self._shape:
+                    return stamped
+                self._end = rest
+            shown = text.decode("utf-8", "replace")
+            if not shown.isprintable():  # line ends and their kin: the parser knows
+                return stamped
+            self.last = piece
+            stamps_ns.append(stamp_ns)
+            texts.append(shown)
+        return None
 
     @property
     def last_json(self) -> bytes:

@@ -31,12 +31,11 @@ def fill_from_wire(
         record.error_kind, record.error = problem[0], shortened(problem[1], 500)
     record.finish_reason = reading.finish_reason
     record.model = reading.model or record.model
-    stamps, channels = zip(*reading.token_events, strict=True) if reading.token_events else ((), ())
-    times = clock.all_at(stamps)
+    times = clock.all_at(reading.stamps_ns)
     if record.sent_s is not None and record.end_s is not None and len(times):
         first = reading.token_counts[0] or _tokens_an_event(record, len(times))
         fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])
-        record.ttfv_s = _ttfv(request, channels, times, record.sent_s, record.end_s)
+        record.ttfv_s = _ttfv(request, reading.channels, times, record.sent_s, record.end_s)
         # Of two tokens in one event the second is the end of sequence, which shows in none.
         unseen = 1 if len(times) == 1 else 0
         tokens = (record.completion_tokens or 0) - unseen
@@ -79,8 +78,8 @@ def _fill_counts(record: RequestRecord, reading: Reading) -> None:
         prompt = None if evaluated is None else cached + evaluated
         completion = _count(timings, "predicted_n")
         record.tokens_source = "timings"
-    elif reading.token_events:
-        prompt, completion = None, len(reading.token_events)
+    elif reading.stamps_ns:
+        prompt, completion = None, len(reading.stamps_ns)
         record.tokens_source = "events"
     else:
         prompt = completion = None
@@ -96,10 +95,10 @@ def _fill_counts(record: RequestRecord, reading: Reading) -> None:
 
 def _fill_counts_so_far(record: RequestRecord, reading: Reading) -> None:
     """An answer that broke off: its last running count, else its events."""
-    if not reading.token_events:
+    if not reading.stamps_ns:
         return
     told = reading.token_counts[-1]
-    record.completion_tokens = len(reading.token_events) if told is None else told
+    record.completion_tokens = len(reading.stamps_ns) if told is None else told
     record.tokens_source = "events" if told is None else "timings"
     _split_channels(record, reading, {})
 
@@ -108,9 +107,9 @@ def _split_channels(record: RequestRecord, reading: Reading, usage: dict[str, An
     """Hidden and visible tokens: as counted by the server, else by events where each is a token."""
     if record.completion_tokens is None:
         return
-    thought = sum(1 for _, channel in reading.token_events if channel == "reasoning")
+    thought = reading.channels.count("reasoning")
     hidden = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
-    if hidden is None and (not thought or len(reading.token_events) == record.completion_tokens):
+    if hidden is None and (not thought or len(reading.stamps_ns) == record.completion_tokens):
         hidden = thought
     record.reasoning_tokens = hidden
     if hidden is not None:

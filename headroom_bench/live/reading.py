@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from headroom_bench.live.alike import Alike
+from headroom_bench.live.alike import Alike, Stamped
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.sse import StreamEvent, stream_events, unpacked
 from headroom_bench.redaction import shortened
@@ -33,8 +33,10 @@ Channel = Literal["content", "reasoning", "tool", "silent"]
 class Reading:
     """One answer, as far as it got."""
 
-    token_events: list[tuple[int, Channel]] = field(default_factory=list)
-    """Stamp and channel of every event that carried a token."""
+    stamps_ns: list[int] = field(default_factory=list)
+    """When every event came that carried a token."""
+    channels: list[Channel] = field(default_factory=list)
+    """What each of them carried it on."""
     token_counts: list[int | None] = field(default_factory=list)
     """Tokens generated up to each of them, as the server says or lists them; None where it does
     not, or where nobody needs it: those between the first and the last may be left out."""
@@ -51,6 +53,10 @@ class Reading:
     """The first event that could not be understood."""
     nonsense_at: int = 0
     """Which event that was, counted from 1: the last one may only have been cut."""
+
+    def add_token(self, stamp_ns: int, channel: Channel) -> None:
+        self.stamps_ns.append(stamp_ns)
+        self.channels.append(channel)
 
     @property
     def text(self) -> str:
@@ -72,16 +78,16 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         return
     alike = Alike()
 
-    def take(stamp_ns: int, piece: bytes) -> bool:
-        text = alike.text_of(piece)
-        if text is None:
-            return False
-        reading.events += 1
-        reading.token_events.append((stamp_ns, alike.channel))
-        reading.token_counts.append(None)
-        if alike.channel == "content":
-            reading.content.append(text)
-        return True
+    def take(first: Stamped, more: Iterator[Stamped]) -> Stamped | None:
+        texts: list[str] = []
+        left = alike.take_run(first, more, reading.stamps_ns, texts)
+        if texts:
+            reading.events += len(texts)
+            reading.channels += [alike.channel] * len(texts)
+            reading.token_counts += [None] * len(texts)
+            if alike.channel == "content":
+                reading.content += texts
+        return left
 
     for told in stream_events(pieces, take):
         if told is not None:
@@ -108,15 +114,15 @@ def _read_told(reading: Reading, told: StreamEvent, alike: Alike) -> None:
     if not data:
         return
     reading.events += 1
-    tokens = len(reading.token_events)
+    tokens = len(reading.stamps_ns)
     parsed = _read_event(reading, stamp_ns, name, data, alike)
-    if parsed is not None and len(reading.token_events) == tokens + 1:
+    if parsed is not None and len(reading.stamps_ns) == tokens + 1:
         alike.learn(data, parsed)
 
 
 def has_token(exchange: Exchange) -> bool:
     """Whether a token has come yet; reads no further than to the first."""
-    return any(reading.token_events for reading in read_stream(exchange))
+    return any(reading.stamps_ns for reading in read_stream(exchange))
 
 
 def _catch_up(reading: Reading, alike: Alike) -> None:
@@ -179,11 +185,11 @@ def _read_event(
         return None
     choices = parsed.get("choices")
     choices = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
-    before = len(reading.token_events)
+    before = len(reading.stamps_ns)
     for choice in choices:
         _read_choice(reading, stamp_ns, choice)
     if alike.last and (
-        len(reading.token_events) == before
+        len(reading.stamps_ns) == before
         or not all(isinstance(parsed.get(table), dict) for table in alike.tables)
     ):
         _catch_up(reading, alike)
@@ -192,7 +198,7 @@ def _read_event(
     told = _generated_so_far(parsed) or _counted_up(reading, choices)
     if choices and told is not None and not reading.finish_reason:
         _note_silent(reading, stamp_ns, told)
-    new = len(reading.token_events) - len(reading.token_counts)
+    new = len(reading.stamps_ns) - len(reading.token_counts)
     reading.token_counts += [told] * new
     whole = len(choices) == 1 == len(parsed["choices"])
     return parsed if whole and isinstance(choices[0].get("delta"), dict) and not name else None
@@ -200,11 +206,11 @@ def _read_event(
 
 def _note_silent(reading: Reading, stamp_ns: int, told: int) -> None:
     """A count that rose while no text came: the token decodes to nothing, but it has come."""
-    if len(reading.token_events) > len(reading.token_counts):
+    if len(reading.stamps_ns) > len(reading.token_counts):
         return
     known = reading.token_counts[-1] if reading.token_counts else 0
     if known is not None and told > known:
-        reading.token_events.append((stamp_ns, "silent"))
+        reading.add_token(stamp_ns, "silent")
 
 
 def _generated_so_far(parsed: dict[str, Any]) -> int | None:
@@ -242,16 +248,16 @@ def _read_choice(reading: Reading, stamp_ns: int, choice: dict[str, Any]) -> Non
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         said = delta.get("content")
         if isinstance(thought, str) and thought:
-            reading.token_events.append((stamp_ns, "reasoning"))
+            reading.add_token(stamp_ns, "reasoning")
         if isinstance(said, str) and said:
             reading.content.append(said)
-            reading.token_events.append((stamp_ns, "content"))
+            reading.add_token(stamp_ns, "content")
         if delta.get("tool_calls"):
-            reading.token_events.append((stamp_ns, "tool"))
+            reading.add_token(stamp_ns, "tool")
     text = choice.get("text")  # the older completions route
     if isinstance(text, str) and text:
         reading.content.append(text)
-        reading.token_events.append((stamp_ns, "content"))
+        reading.add_token(stamp_ns, "content")
     if isinstance(choice.get("finish_reason"), str) and choice["finish_reason"]:
         reading.finish_reason = choice["finish_reason"]
 
@@ -295,12 +301,12 @@ def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
         if not exchange.headers_ns:
             return "reset", "the connection closed before any answer"
         return "truncated", "the answer broke off without a finish reason"
-    cut = not reading.finish_reason and bool(reading.token_events)
+    cut = not reading.finish_reason and bool(reading.stamps_ns)
     if reading.nonsense is not None and not (cut and reading.nonsense_at == reading.events):
         return "nonsense", reading.nonsense
     if not reading.finish_reason:
         return "truncated", "the answer ended without a finish reason"
-    if not reading.token_events and not _counted(reading):
+    if not reading.stamps_ns and not _counted(reading):
         return "empty", f"finished ({reading.finish_reason}) without a token"
     return None
 

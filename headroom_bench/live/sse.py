@@ -66,30 +66,38 @@ class _Lines:
         return [rest] if rest else []
 
 
-def _take_none(stamp_ns: int, piece: bytes) -> bool:  # noqa: ARG001
-    return False
+Take = Callable[[tuple[int, bytes], Iterator[tuple[int, bytes]]], tuple[int, bytes] | None]
+
+
+def _take_none(first: tuple[int, bytes], _: Iterator[tuple[int, bytes]]) -> tuple[int, bytes]:
+    return first
 
 
 def stream_events(
-    pieces: Iterable[tuple[int, bytes]], take: Callable[[int, bytes], bool] = _take_none
+    pieces: Iterable[tuple[int, bytes]], take: Take = _take_none
 ) -> Iterator[StreamEvent | None]:
     """The events of a body, given as pieces with the stamps of their arrival; None now and then
     where much comes without an event, so that the reader can give way to others.
 
-    `take` is shown each piece where an event may begin; True means that it was one whole event,
-    which `take` has read. An event that the body's end cut off before its blank line counts too:
-    what matters is what the server said, and a cut JSON text is told apart when it is parsed.
+    `take` is given each piece with which an event may begin, and those after it. It reads as many
+    of them as are whole events that it knows, and gives back the first that is not; None where it
+    has read enough for now, or all. An event that the body's end cut off before its blank line
+    counts too: what matters is what the server said, and a cut JSON text is told apart when it is
+    parsed.
     """
     lines, event = _Lines(), _Pending()
     stamp_ns = quiet = 0
     between = True
-    for stamp_ns, piece in pieces:
+    pieces = iter(pieces)
+    for piece_read in pieces:
+        stamped = take(piece_read, pieces) if between else piece_read
         quiet += 1
-        if quiet > _QUIET:
+        if stamped is None or quiet > _QUIET:
             quiet = 0
             yield None
-        if between and take(stamp_ns, piece):
+        if stamped is None:
             continue
+        stamp_ns, piece = stamped
         for line in lines.feed(piece):
             quiet += 1
             if ready := event.add(line):

@@ -27,15 +27,13 @@ _KEEP_ALIVE_MARGIN_S = 1.0
 close on the way, and could not be told from one that was processed."""
 
 
-def _chunk_heads(up_to: int) -> list[bytes]:
-    """The size line of the chunk that fills a read of so many bytes (RFC 9112 §7.1); empty where
-    no chunk does. The last, empty chunk is not among them."""
-    heads = [b""] * up_to
+def _chunk_heads(up_to: int) -> dict[int, bytes]:
+    """By the length of a read: the size line of the chunk that fills it (RFC 9112 §7.1), where one
+    does. The last, empty chunk is not among them."""
+    heads = {}
     for size in range(1, up_to):
         head = b"%x\r\n" % size
-        read = len(head) + size + len(b"\r\n")
-        if read < up_to:
-            heads[read] = head
+        heads[len(head) + size + len(b"\r\n")] = head
     return heads
 
 
@@ -137,17 +135,16 @@ class _Connection(asyncio.Protocol):
         if intake is None or not intake.open:
             self.abort()  # bytes that nobody asked for: do not reuse
             return
-        if not intake.take_raw(len(data)):
-            return
         # Nearly every read of a stream is one whole chunk; the parser need not see it.
         if (
             intake.between_chunks
-            and len(data) < len(_HEADS)
-            and (head := _HEADS[len(data)])
+            and (head := _HEADS.get(len(data)))
             and data.startswith(head)
             and data.endswith(b"\r\n")
         ):
-            intake.on_body(data[len(head) : -2])
+            intake.take_piece(data[len(head) : -2])
+            return
+        if not intake.take_raw(len(data)):
             return
         assert intake.parser is not None
         try:
@@ -173,7 +170,7 @@ class _Connection(asyncio.Protocol):
         if exc is not None:
             intake.finish("reset", f"{exc}{kept}")
         elif exchange.headers_ns and not framed:  # HTTP/1.0: the close is the end
-            intake.finish("complete", at_ns=intake.last_byte_ns)
+            intake.finish("complete", at_ns=intake.stamp_ns)
         else:
             intake.finish("eof", f"the connection closed before the answer ended{kept}")
 

@@ -274,8 +274,8 @@ class LiveWorld:
 
     def _judge_ourselves(self, record: RequestRecord, exchange: Exchange, reading: Reading) -> None:
         sent_ns = exchange.sent_ns or exchange.started_ns
-        tokens = reading.token_events or [(exchange.end_ns, "silent")]
-        lag = self._lag.seen(sent_ns, tokens[0][0], tokens[-1][0])
+        stamps_ns = reading.stamps_ns or [exchange.end_ns]
+        lag = self._lag.seen(sent_ns, stamps_ns[0], stamps_ns[-1])
         record.harness_lag_ms = lag.worst_ms
         scale = self._clock.scale  # faster than life, a wall millisecond spoils more of it
         life_ms = (exchange.end_ns - sent_ns) / 1e6

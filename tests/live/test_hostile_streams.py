@@ -45,7 +45,7 @@ def test_an_event_too_large_to_be_one_is_not_parsed() -> None:
     huge = b'data: {"choices":[{"delta":{"content":"' + b"x" * 2**23 + b'"}}]}\n\n'
     reading, _ = read([huge])
     assert reading.nonsense is not None
-    assert not reading.token_events
+    assert not reading.stamps_ns
 
 
 def test_nesting_without_end() -> None:

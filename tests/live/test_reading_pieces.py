@@ -45,7 +45,7 @@ def said(reading: Reading) -> tuple[object, ...]:
     counts = reading.token_counts
     return (
         reading.text,
-        [channel for _, channel in reading.token_events],
+        reading.channels,
         counts[:1],
         counts[-1:],
         reading.finish_reason,
@@ -76,7 +76,7 @@ def test_any_cut_says_the_same(path: Path, places: list[int]) -> None:
     body = body_of(path)
     reading = read(cut(body, places))
     assert said(reading) == said(read([body]))
-    stamps = [stamp for stamp, _ in reading.token_events]
+    stamps = reading.stamps_ns
     assert stamps == sorted(stamps)
 
 
@@ -128,6 +128,6 @@ def test_several_tokens_an_event(field: str) -> None:
 
     reading = read([told(" a", [1, 2, 3]), told("", [4]), told(" b", [5, 6]), told(" c", [7, 8])])
     assert reading.token_counts == [3, 4, 6, 8]
-    assert [channel for _, channel in reading.token_events] == [
+    assert reading.channels == [
         "content", "silent", "content", "content",
     ]  # fmt: skip

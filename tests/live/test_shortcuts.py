@@ -10,7 +10,7 @@ import asyncio
 import copy
 import gc
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from raw_server import DONE, END, chunk, delta, event, finish, raw_server, usage
 from test_reading_pieces import STREAMS, body_of, cut
 
 from headroom_bench.live import wire as wire_module
-from headroom_bench.live.alike import Alike
+from headroom_bench.live.alike import Alike, Stamped
 from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.intake import _END_MARK, Held, Intake, any_byte
 from headroom_bench.live.reading import Reading, failure, read_stream
@@ -40,7 +40,7 @@ def read(pieces: Sequence[bytes]) -> Reading:
 def read_plainly(pieces: Sequence[bytes]) -> Reading:
     """Every event parsed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alike, "text_of", lambda self, piece: None)
+        patch.setattr(Alike, "take_run", lambda self, first, *more: first)
         return read(pieces)
 
 
@@ -53,16 +53,18 @@ def said(reading: Reading) -> Reading:
 
 def shortcuts_taken(pieces: Sequence[bytes]) -> int:
     taken = 0
-    original = Alike.text_of
+    original = Alike.take_run
 
-    def counted(self: Alike, piece: bytes) -> str | None:
+    def counted(
+        self: Alike, first: Stamped, more: Iterator[Stamped], stamps_ns: list[int], texts: list[str]
+    ) -> Stamped | None:
         nonlocal taken
-        text = original(self, piece)
-        taken += text is not None
-        return text
+        left = original(self, first, more, stamps_ns, texts)
+        taken += len(texts)
+        return left
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alike, "text_of", counted)
+        patch.setattr(Alike, "take_run", counted)
         read(pieces)
     return taken
 
@@ -277,7 +279,7 @@ def test_a_text_of_the_same_look_elsewhere() -> None:
     events = [told("a", "a"), *(told("b", "") for _ in range(4)), event(finish())]
     reading = read(events)
     assert reading.text == "a"
-    assert len(reading.token_events) == 1
+    assert len(reading.stamps_ns) == 1
 
 
 def test_a_text_with_line_ends_of_its_own_is_no_whole_event() -> None:
@@ -293,7 +295,7 @@ def test_broken_letters_are_no_broken_answer(bad: bytes) -> None:
     events = [event(delta(content=" w")).replace(b" w", b" w" + bad) for _ in range(3)]
     reading = read([*events, event(finish()) + event(usage(5, 3)) + DONE])
     assert reading.nonsense is None
-    assert len(reading.token_events) == 3
+    assert len(reading.stamps_ns) == 3
     assert said(read(events)) == said(read_plainly(events))
 
 
@@ -343,7 +345,7 @@ async def received(parts: Sequence[bytes], *, shortcut: bool) -> tuple[Exchange,
     """What a connection makes of reads, and whether it would be used again."""
     with pytest.MonkeyPatch.context() as patch:
         if not shortcut:
-            patch.setattr(wire_module, "_HEADS", [])
+            patch.setattr(wire_module, "_HEADS", {})
         connection, transport = _Connection(), _Told()
         connection.connection_made(transport)  # type: ignore[arg-type]
         exchange = Exchange(sent_ns=1)

@@ -195,6 +195,7 @@ async def test_one_endless_line(through: Through, monkeypatch: pytest.MonkeyPatc
 
 async def test_pieces_without_number(through: Through, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "LARGEST_ANSWER_PIECES", 50)
+    monkeypatch.setattr(intake, "CHECK_EVERY_BYTES", 100)
     tiny: list[Step] = [HEAD]
     for _ in range(200):
         tiny += [chunk(b"x"), 0.001]
