@@ -21,9 +21,8 @@ from headroom_bench.roofline.deployment import Deployment, default_ubatch, quant
 from headroom_bench.roofline.kv import kv_bytes
 from headroom_bench.roofline.memory import OVERHEAD_GB, fit, sequence_bytes, weights_gb
 from headroom_bench.roofline.remedies import remedies
-from headroom_bench.roofline.weights import WeightBytes, role_bits, weight_bytes
+from headroom_bench.roofline.weights import WeightBytes, bytes_by_role, weight_bytes
 
-GIB = 2**30
 SHOWN_KV_TYPES = ("f16", "q8_0", "q4_0", "fp8")
 DEFAULT_CONTEXT = 8192
 _TYPE_IN_NAME = re.compile(
@@ -176,7 +175,6 @@ def _weights(
     if weights is None:
         return None
     stored = model.stored
-    parts = _stored_parts(stored) if stored else _computed_parts(model, quant)
     values = stored.values() if stored else model.params().total
     return {
         "quant": quant.name,
@@ -185,7 +183,7 @@ def _weights(
         "bits_per_weight": weights.total * 8 / values,
         "tensor_bytes": weights.total,
         "file_bytes": stored.file_bytes if stored else None,
-        "parts": parts,
+        "parts": _parts(model, quant),
         "types": None
         if stored is None
         else {
@@ -207,21 +205,10 @@ def _missing_types(name: str, stored: Stored) -> list[str]:
     return sorted(claimed - stored.by_type().keys())
 
 
-def _stored_parts(stored: Stored) -> dict[str, float]:
-    return {part: float(stored.size_bytes(*roles)) for part, roles in PARTS.items()}
-
-
-def _computed_parts(model: Model, quant: Quant) -> dict[str, float]:
-    params, bits = model.params(), role_bits(model, quant)
-    tables = (params.embedding + params.per_layer_embedding) * bits.tables
-    ffn = (params.dense_ffn + params.shared) * bits.body + params.router * bits.router
-    return {
-        "experts": params.routed * bits.experts / 8,
-        "attention": params.attention * bits.body / 8,
-        "embeddings_output": (tables + params.head * bits.head) / 8,
-        "dense_ffn": ffn / 8,
-        "other": params.other * bits.body / 8,
-    }
+def _parts(model: Model, quant: Quant) -> dict[str, float]:
+    """Bytes of each part; they sum to those of all tensors."""
+    size = bytes_by_role(model, quant)
+    return {part: sum(size[role] for role in roles) for part, roles in PARTS.items()}
 
 
 def _per_pass(model: Model, weights: WeightBytes | None) -> dict[str, Any] | None:
@@ -367,10 +354,6 @@ def _versus(model: Model, quant: Quant, options: InspectOptions) -> dict[str, An
         "per_pass": their_pass["total"] - our_pass["total"],
         "per_pass_ratio": their_pass["total"] / our_pass["total"],
     }
-
-
-def _parts(model: Model, quant: Quant) -> dict[str, float]:
-    return _stored_parts(model.stored) if model.stored else _computed_parts(model, quant)
 
 
 def shape_differences(model: Model, other: Model) -> dict[str, list[Any]]:

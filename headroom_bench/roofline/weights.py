@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from headroom_bench.catalog import Model, Quant, Stored
+from headroom_bench.catalog import Model, Quant
+from headroom_bench.catalog.stored import ROLES
 
 _Q6_K_BPW = 6.5625
 _K_BLOCK = 256
@@ -17,6 +18,8 @@ _WITH_K_BLOCKS = ("k-quant", "i-quant", "unsloth dynamic mix")
 _Q8_0_BPW = 8.5
 _MXFP4_BPW = 4.25
 _F32_BPW = 32.0
+_EVERY_PASS = ("attention", "dense_ffn", "shared_experts", "router", "other")
+"""Roles that every pass reads as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,43 +109,45 @@ def _ragged(model: Model, quant: Quant, width: float) -> tuple[float, float, flo
     return experts, attention, ffn(hidden, model.ffn_intermediate or _K_BLOCK)
 
 
-@functools.cache
-def weight_bytes(model: Model, quant: Quant) -> WeightBytes:
-    """Bytes by role: as the model's file stores them, else from its shape and the widths by role.
+def bytes_by_role(model: Model, quant: Quant) -> dict[str, float]:
+    """What tensors of each role (`catalog.stored.ROLES`) take: in the model's file, where there is
+    one, else by its shape and the widths by role.
 
-    Where there is a file its tensors count and `quant` does not. Raises `UserError` for a model
-    whose shape is only partly published.
+    Raises `UserError` for a model whose shape is only partly published.
     """
     if model.stored:
-        return _bytes_in_file(model, model.stored)
+        return {role: float(model.stored.size_bytes(role)) for role in ROLES}
     params, bits = model.params(), role_bits(model, quant)
-    tables = (params.embedding + params.per_layer_embedding) * bits.tables / 8
-    wide = params.attention + (params.dense_ffn if model.moe else 0.0)
-    narrow = params.body_always - wide - params.router
-    body = (wide * bits.attention + narrow * bits.body + params.router * bits.router) / 8
-    head = params.output * bits.head / 8
-    routed = params.routed * bits.experts / 8
-    moe = model.moe
+    found = {
+        "experts": params.routed * bits.experts,
+        "attention": params.attention * bits.attention,
+        "embedding": params.embedding * bits.tables,
+        "per_layer_embedding": params.per_layer_embedding * bits.tables,
+        "output": params.head * bits.head,
+        "dense_ffn": params.dense_ffn * (bits.attention if model.moe else bits.body),
+        "shared_experts": params.shared * bits.body,
+        "router": params.router * bits.router,
+        "other": params.other * bits.body,
+        "mtp": 0.0,
+    }
+    return {role: width / 8 for role, width in found.items()}
+
+
+@functools.cache
+def weight_bytes(model: Model, quant: Quant) -> WeightBytes:
+    """The same by what a pass reads. Where the model has a file, its tensors count and `quant` does
+    not; blocks that predict further tokens are in memory, and an ordinary pass does not read them.
+
+    Raises `UserError` for a model whose shape is only partly published.
+    """
+    size, moe = bytes_by_role(model, quant), model.moe
+    head = size["output"] or size["embedding"]
+    body = sum(size[role] for role in _EVERY_PASS)
     return WeightBytes(
-        total=tables + params.head * bits.head / 8 + body + routed,
+        total=sum(size.values()),
         always_read=body + head,
         head=head,
-        routed=routed,
-        one_expert=routed / (moe.n_moe_layers * moe.n_experts) if moe else 0.0,
-        moe_layers=moe.n_moe_layers if moe else 0,
-    )
-
-
-def _bytes_in_file(model: Model, stored: Stored) -> WeightBytes:
-    """Blocks that predict further tokens are in memory; an ordinary pass does not read them."""
-    head = float(stored.size_bytes("output") or stored.size_bytes("embedding"))
-    always = stored.size_bytes("attention", "dense_ffn", "shared_experts", "router", "other")
-    routed, moe = float(stored.size_bytes("experts")), model.moe
-    return WeightBytes(
-        total=float(stored.size_bytes()),
-        always_read=always + head,
-        head=head,
-        routed=routed,
-        one_expert=routed / (moe.n_moe_layers * moe.n_experts) if moe else 0.0,
+        routed=size["experts"],
+        one_expert=size["experts"] / (moe.n_moe_layers * moe.n_experts) if moe else 0.0,
         moe_layers=moe.n_moe_layers if moe else 0,
     )

@@ -63,6 +63,15 @@ def test_the_worked_case_of_the_tuning_article(
     assert one_pass["always_active_share"] == pytest.approx(0.63, abs=0.005)
 
 
+@pytest.mark.parametrize("model", ["gpt-oss-20b", "Qwen3 8B", "Gemma 4 26B-A4B", "GLM-4.5-Air"])
+@pytest.mark.parametrize("quant", ["Q4_K_M", "Q2_K", "NVFP4", "MXFP4", "BF16"])
+def test_the_parts_are_the_whole_in_every_format(
+    capsys: pytest.CaptureFixture[str], model: str, quant: str
+) -> None:
+    weights = _json(capsys, model, "--quant", quant)["weights"]
+    assert sum(weights["parts"].values()) == pytest.approx(weights["tensor_bytes"], rel=1e-12)
+
+
 def test_the_worked_case_in_words(capsys: pytest.CaptureFixture[str], gemma: Path) -> None:
     told = _text(capsys, str(gemma))
     assert "the file's name says Q4_K, but no tensor is stored so" in told
