@@ -38,7 +38,7 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
     Raises UserError where the memory holds no sequence of the context asked for.
     """
     told = server or _told_by(deployment)
-    kind = memory_kind(deployment.runtime.design, told)
+    kind = memory_kind(deployment.runtime, told)
     if kind == "paged":
         design = _paged(deployment, told)
     elif kind == "dynamic_batch":
@@ -52,20 +52,20 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
 
 
 def _told_by(deployment: Deployment) -> ServerSpec:
-    """As if the server had been started with the deployment's slots and context."""
-    told = ServerSpec(slots=deployment.slots)
-    split = memory_kind(deployment.runtime.design, told) == "split_slots"
-    return replace(told, ctx=deployment.ctx * (deployment.slots if split else 1))
+    """As if the server had been started with the deployment's slots and context, each its own."""
+    told = ServerSpec(slots=deployment.slots, kv_unified=False)
+    return replace(told, ctx=context_of_all(deployment.runtime, told, deployment.ctx))
 
 
-def memory_kind(default: str, told: ServerSpec) -> MemoryKind:
-    """How a server lays out its memory; `default` is its runtime's way. llama.cpp unifies its
-    slots unless their number is given (`-np`) without `-kvu`."""
-    if default == "paged" or default == "dynamic_batch":
-        return default  # type: ignore[return-value]
+def memory_kind(runtime: Runtime, told: ServerSpec) -> MemoryKind:
+    """How a server lays out its memory. llama.cpp unifies its slots unless their number is given
+    (`-np`) without `-kvu`; LM Studio whatever their number."""
+    if runtime.design == "paged" or runtime.design == "dynamic_batch":
+        return runtime.design  # type: ignore[return-value]
     if told.kv_unified is not None:
         return "unified_slots" if told.kv_unified else "split_slots"
-    unified = default == "unified_slots" and told.slots is None
+    always = bool(runtime.defaults.get("unified_kv_cache"))
+    unified = runtime.design == "unified_slots" and (told.slots is None or always)
     return "unified_slots" if unified else "split_slots"
 
 
@@ -84,7 +84,7 @@ def with_room(deployment: Deployment, told: ServerSpec) -> Deployment:
 
 def context_of_all(runtime: Runtime, told: ServerSpec, each: int) -> int:
     """The `ctx` of a server that gives each of its sequences `each` tokens."""
-    if memory_kind(runtime.design, told) != "split_slots":
+    if memory_kind(runtime, told) != "split_slots":
         return each
     return each * _slots_of(runtime, told)
 
@@ -98,10 +98,9 @@ def _slots(deployment: Deployment, told: ServerSpec, kind: MemoryKind) -> BoxDes
 
     defaults, ollama = deployment.runtime.defaults, deployment.runtime.id == "ollama"
     parallel = _slots_of(deployment.runtime, told)
-    if told.ctx is None:
-        ctx = _default_ctx(deployment, parallel)
-    else:
-        ctx = told.ctx if kind == "unified_slots" else context_per_slot(told.ctx, parallel)
+    ctx = _default_ctx(deployment, parallel) if told.ctx is None else told.ctx
+    if kind == "split_slots":
+        ctx = context_per_slot(ctx, parallel)
     batch = _ollama_batch(ctx) if ollama else _number(defaults, "batch", PASS_TOKENS)
     cache_bytes = _number(defaults, "cache_ram_mib", 8192) * MIB
     return BoxDesign(
@@ -178,7 +177,8 @@ def _rewind(deployment: Deployment, otherwise: Rewind) -> Rewind:
 
 
 def _default_ctx(deployment: Deployment, parallel: int) -> int:
-    """Tokens of one slot where none are given: by the runtime, and no more than fit."""
+    """Tokens of a whole server (`-c`) where none are given, by the runtime: Ollama multiplies its
+    own figure by its slots, the others' is all that there is."""
     from headroom_bench.roofline.memory import fit
 
     trained = deployment.model.max_context or deployment.ctx
@@ -187,9 +187,9 @@ def _default_ctx(deployment: Deployment, parallel: int) -> int:
         return min(LM_STUDIO_CTX, trained)
     if deployment.runtime.id == "ollama":
         by_memory = 4096 if memory < 23 * GIB else 32_768 if memory < 47 * GIB else 262_144
-        return min(by_memory, trained)
-    room = fit(deployment).max_context_tokens * deployment.slots // max(parallel, 1)
-    return max(min(room * parallel, trained), 4096)  # --fit's own minimum
+        return min(by_memory, trained) * parallel
+    room = fit(deployment).max_context_tokens * deployment.slots
+    return max(min(room, trained), 4096)  # --fit's own minimum
 
 
 def _ollama_batch(ctx: int) -> int:

@@ -42,6 +42,26 @@ def test_llama_cpp_unifies_its_slots_unless_their_number_is_given() -> None:
     assert design_of(deployment("llama.cpp", "qwen3-8b"), ServerSpec()).rewind == "any"
 
 
+def test_slots_of_llama_cpp_share_its_default_context_and_those_of_ollama_do_not() -> None:
+    # Its entry: n_ctx / n_slots padded to 256; untold n_ctx is what the model was trained on.
+    made = deployment("llama.cpp", "qwen3-8b")
+    four = design_of(made, ServerSpec(slots=4))
+    assert (four.memory, four.parallel, four.ctx) == ("split_slots", 4, 10_240)
+    assert design_of(made, ServerSpec(slots=3)).ctx == 13_824
+    assert design_of(made, ServerSpec()).ctx == design_of(made, ServerSpec(slots=1)).ctx == 40_960
+    # -c num_ctx*num_parallel: a whole context for each.
+    for slots in (1, 2):
+        told = ServerSpec(slots=slots)
+        assert design_of(deployment("ollama", "qwen3-8b"), told).ctx == 40_960
+
+
+def test_lm_studio_unifies_any_number_of_slots() -> None:
+    design = design_of(deployment("lm-studio", "qwen3-8b"), ServerSpec(slots=2))
+    assert (design.memory, design.parallel, design.ctx) == ("unified_slots", 2, 4096)
+    alone = design_of(deployment("lm-studio", "qwen3-8b"), ServerSpec(slots=2, kv_unified=False))
+    assert (alone.memory, alone.ctx) == ("split_slots", 2048)
+
+
 def test_ollama_cuts_and_its_window_goes_by_memory() -> None:
     spark = design_of(deployment("ollama", "qwen3-8b"), ServerSpec())
     assert (spark.overflow, spark.parallel, spark.max_queue) == ("cut", 1, 512)
