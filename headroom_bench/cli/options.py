@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,77 +134,96 @@ Thinking = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class CrowdFlags:
+    """Who asks."""
+
+    crowd: CrowdName = None
+    persona: Personas = None
+    users: Users = None
+    prompt_tokens: PromptTokens = None
+    output_tokens: OutputTokens = None
+    think: Think = None
+    seed: Seed = None
+
+
+@dataclass(frozen=True, slots=True)
+class LengthFlags:
+    """For how long."""
+
+    duration: Duration = None
+    requests: Requests = None
+    warmup: Warmup = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFlags:
+    """How a server is reached, beside its URL."""
+
+    header: Header = None
+    extra_body: ExtraBody = None
+    ca_file: CaFile = None
+    insecure: Insecure = False
+    proxy: ProxyUrl = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoxFlags:
+    """What runs there, for predictions; named like the fields of a target's [server]."""
+
+    hardware: Hardware = None
+    quant: Quant = None
+    runtime: Runtime = None
+    backend: Backend = None
+    slots: Slots = None
+    ctx: Ctx = None
+    kv_k: KvK = None
+    kv_v: KvV = None
+    ubatch: Ubatch = None
+    kv_unified: KvUnified = None
+
+
 def resolve_target(
     name: str,
+    box: BoxFlags,
     *,
     model: str | None,
     dialect: str | None = None,
     api_key_env: str | None = None,
-    headers: list[str] | None = None,
-    extra_body: str | None = None,
-    ca_file: Path | None = None,
-    insecure: bool = False,
-    proxy: str | None = None,
-    hardware: str | None,
-    quant: str | None,
-    runtime: str | None,
-    backend: str | None,
-    slots: int | None,
-    ctx: str | None,
-    kv_k: str | None = None,
-    kv_v: str | None = None,
-    ubatch: int | None = None,
-    kv_unified: bool | None = None,
+    access: AccessFlags = AccessFlags(),
 ) -> Target:
     """The target with the flags over its file.
 
     Raises:
         UserError: unknown name, or a value that makes no sense.
     """
-    server = {
-        "hardware": hardware,
-        "quant": quant,
-        "runtime": runtime,
-        "backend": backend,
-        "slots": slots,
-        "ctx": parse_size(ctx, "--ctx") if ctx is not None else None,
-        "kv_k": kv_k,
-        "kv_v": kv_v,
-        "ubatch": ubatch,
-        "kv_unified": kv_unified,
-    }
-    target = with_access(load_target(name), headers, extra_body, ca_file, insecure, proxy)
+    server = asdict(box)
+    server["ctx"] = parse_size(box.ctx, "--ctx") if box.ctx is not None else None
+    target = with_access(load_target(name), access)
     if model is not None:
         server["model"] = model if target.embedded_mock else target.server.model
     chosen = with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
-    if ctx is not None or chosen.runtime == target.runtime:
+    if box.ctx is not None or chosen.runtime == target.runtime:
         return chosen
     from headroom_bench.experiments.whatif import with_same_sequence
 
     return with_same_sequence(target, chosen)
 
 
-def with_access(
-    target: Target,
-    headers: list[str] | None,
-    extra_body: str | None,
-    ca_file: Path | None,
-    insecure: bool,
-    proxy: str | None,
-) -> Target:
+def with_access(target: Target, access: AccessFlags) -> Target:
     """The target with what the flags say of how it is reached.
 
     Raises:
         UserError: a value that makes no sense; what may hold a key is not shown.
     """
-    sent = checked_headers([*target.headers.items(), *map(_header, headers or ())], "--header")
-    fields: dict[str, Any] = {} if proxy is None else proxy_fields(proxy)
+    given = map(_header, access.header or ())
+    fields: dict[str, Any] = {} if access.proxy is None else proxy_fields(access.proxy)
     return replace(
         target,
-        headers=sent,
-        body=target.body | checked_body(_json_object(extra_body), "--extra-body"),
-        ca_file=target.ca_file if ca_file is None else str(ca_file.resolve()),
-        insecure=insecure or target.insecure,
+        headers=checked_headers([*target.headers.items(), *given], "--header"),
+        body=target.body | checked_body(_json_object(access.extra_body), "--extra-body"),
+        ca_file=target.ca_file if access.ca_file is None else str(access.ca_file.resolve()),
+        insecure=access.insecure or target.insecure,
         **fields,
     )
 
@@ -244,40 +263,34 @@ def resolve_timeouts(
     )
 
 
-def resolve_crowd(
-    crowd: str | None,
-    personas: list[str] | None,
-    users: int | None,
-    prompt_tokens: str | None,
-    output_tokens: str | None,
-    think: str | None,
-    seed: int | None,
-) -> Crowd:
+def resolve_crowd(who: CrowdFlags) -> Crowd:
     """The one crowd that the flags name; the demo where they name none.
 
     Raises:
         UserError: two kinds of crowd at once, or half of a plain one.
     """
+    users, prompt_tokens, output_tokens = who.users, who.prompt_tokens, who.output_tokens
     plain = {"--users": users, "--prompt-tokens": prompt_tokens, "--output-tokens": output_tokens}
     given = [flag for flag, value in plain.items() if value is not None]
-    kinds = [bool(crowd), bool(personas), bool(given)]
+    kinds = [bool(who.crowd), bool(who.persona), bool(given)]
     if sum(kinds) > 1:
         raise UserError("give one of --crowd, --persona or the plain crowd's --users, not several")
-    if think is not None and not given:
+    if who.think is not None and not given:
         raise UserError("--think goes with the plain crowd: --users, --prompt-tokens …")
-    if personas:
-        return crowd_of(personas, seed if seed is not None else 1)
+    seed = 1 if who.seed is None else who.seed
+    if who.persona:
+        return crowd_of(who.persona, seed)
     if not given:
-        return load_crowd(crowd or DEFAULT_CROWD).with_seed(seed)
+        return load_crowd(who.crowd or DEFAULT_CROWD).with_seed(who.seed)
     missing = [flag for flag in plain if flag not in given]
     if missing or users is None or prompt_tokens is None or output_tokens is None:
         raise UserError(f"the plain crowd also needs {' and '.join(missing)}")
     persona = probe_persona(
         parse_size(prompt_tokens, "--prompt-tokens"),
         parse_size(output_tokens, "--output-tokens"),
-        parse_duration_s(think, "--think") if think is not None else 0.0,
+        parse_duration_s(who.think, "--think") if who.think is not None else 0.0,
     )
-    return plain_crowd(persona, users, seed if seed is not None else 1)
+    return plain_crowd(persona, users, seed)
 
 
 def resolve_prompts(text: str) -> Prompts:
@@ -300,21 +313,16 @@ def prompts_source(text: str) -> str:
     return f"{kind}:{Path(name).expanduser().resolve()}" if colon else text
 
 
-def resolve_length(duration: str | None, requests: int | None) -> tuple[float | None, int | None]:
-    """Duration in seconds and number of requests; half a minute where neither is given."""
-    if duration is None:
-        return (None, requests) if requests is not None else (DEFAULT_DURATION_S, None)
-    return parse_duration_s(duration, "--duration"), requests
-
-
-def resolve_warmup(warmup: str | None, duration_s: float | None) -> float:
-    """Seconds to leave out at the start."""
-    if warmup is None:
-        return 0.0
-    warmup_s = parse_duration_s(warmup, "--warmup")
+def resolve_length(length: LengthFlags) -> tuple[float | None, int | None, float]:
+    """Duration in seconds and number of requests (half a minute where neither is given), and the
+    seconds to leave out at the start."""
+    duration_s = DEFAULT_DURATION_S if length.requests is None else None
+    if length.duration is not None:
+        duration_s = parse_duration_s(length.duration, "--duration")
+    warmup_s = 0.0 if length.warmup is None else parse_duration_s(length.warmup, "--warmup")
     if duration_s is not None and warmup_s >= duration_s:
-        raise UserError(f"--warmup {warmup} leaves nothing of --duration {duration_s:g}s")
-    return warmup_s
+        raise UserError(f"--warmup {length.warmup} leaves nothing of --duration {duration_s:g}s")
+    return duration_s, length.requests, warmup_s
 
 
 def resolve_address(text: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.groups import grouped
 from headroom_bench.errors import EXIT_INTERRUPTED, UserError, unknown_name
 from headroom_bench.units import parse_duration_s
 
@@ -26,7 +27,9 @@ _PIPE_WIDTH = 160
 """Columns where there is no terminal to ask."""
 
 
+@grouped
 def redline(
+    *,
     target: flags.TargetName = "mock",
     crowd: flags.CrowdName = None,
     persona: flags.Personas = None,
@@ -78,16 +81,7 @@ def redline(
     model: flags.Model = None,
     dialect: flags.Dialect = None,
     api_key_env: flags.ApiKeyEnv = None,
-    hardware: flags.Hardware = None,
-    quant: flags.Quant = None,
-    runtime: flags.Runtime = None,
-    backend: flags.Backend = None,
-    slots: flags.Slots = None,
-    ctx: flags.Ctx = None,
-    kv_k: flags.KvK = None,
-    kv_v: flags.KvV = None,
-    ubatch: flags.Ubatch = None,
-    kv_unified: flags.KvUnified = None,
+    box: flags.BoxFlags,
     as_json: flags.Json = False,
 ) -> int:
     """Find the largest crowd that TARGET serves well; simulated, or --live."""
@@ -97,16 +91,14 @@ def redline(
         raise UserError("--live asks one server: leave --vs and --over out")
     if csv is not None and not over:
         raise UserError("--csv goes with --over: it is the grid's rows")
-    chosen = flags.resolve_target(
-        target, model=model, dialect=dialect, api_key_env=api_key_env, hardware=hardware,
-        quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx, kv_k=kv_k, kv_v=kv_v,
-        ubatch=ubatch, kv_unified=kv_unified,
-    )  # fmt: skip
+    if not (crowd or persona):
+        crowd = _DEFAULT_CROWD
+    who = flags.resolve_crowd(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
     options = RedlineOptions(
-        target=chosen,
-        crowd=_crowd(crowd, persona, without or [], seed).with_prompts(
-            flags.resolve_prompts(prompts)
+        target=flags.resolve_target(
+            target, box, model=model, dialect=dialect, api_key_env=api_key_env
         ),
+        crowd=_without(who, without or []).with_prompts(flags.resolve_prompts(prompts)),
         duration_s=parse_duration_s(duration or (_LIVE_DURATION if live else "30m"), "--duration"),
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
@@ -127,20 +119,16 @@ def redline(
     return 0
 
 
-def _crowd(
-    name: str | None, personas: list[str] | None, without: list[str], seed: int | None
-) -> Crowd:
-    chosen = flags.resolve_crowd(
-        name if name or personas else _DEFAULT_CROWD, personas, None, None, None, None, seed
-    )
-    known = list(chosen.personas())
-    for word in without:
-        if word not in known:
-            raise unknown_name(f"persona of crowd {chosen.name}", word, known)
-    groups = tuple(group for group in chosen.groups if group.persona.name not in without)
+def _without(crowd: Crowd, names: list[str]) -> Crowd:
+    """The crowd without some personas. Raises `UserError`: it has no such, or has no others."""
+    known = list(crowd.personas())
+    for name in names:
+        if name not in known:
+            raise unknown_name(f"persona of crowd {crowd.name}", name, known)
+    groups = tuple(group for group in crowd.groups if group.persona.name not in names)
     if not groups:
         raise UserError("--without leaves nobody")
-    return dataclasses.replace(chosen, groups=groups)
+    return dataclasses.replace(crowd, groups=groups)
 
 
 def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:

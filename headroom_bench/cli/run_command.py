@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.groups import grouped
 from headroom_bench.cli.show_config import print_config
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
 from headroom_bench.target import load_target
@@ -26,19 +27,13 @@ if TYPE_CHECKING:
     from headroom_bench.results.run_folder import RunFolder
 
 
+@grouped
 def run(
+    *,
     context: typer.Context,
     target: flags.TargetName = "mock",
-    crowd: flags.CrowdName = None,
-    persona: flags.Personas = None,
-    users: flags.Users = None,
-    prompt_tokens: flags.PromptTokens = None,
-    output_tokens: flags.OutputTokens = None,
-    think: flags.Think = None,
-    duration: flags.Duration = None,
-    requests: flags.Requests = None,
-    warmup: flags.Warmup = None,
-    seed: flags.Seed = None,
+    who: flags.CrowdFlags,
+    length: flags.LengthFlags,
     out: flags.Out = Path("results"),
     journal: Annotated[
         str | None,
@@ -75,21 +70,8 @@ def run(
     model: flags.Model = None,
     dialect: flags.Dialect = None,
     api_key_env: flags.ApiKeyEnv = None,
-    header: flags.Header = None,
-    extra_body: flags.ExtraBody = None,
-    ca_file: flags.CaFile = None,
-    insecure: flags.Insecure = False,
-    proxy: flags.ProxyUrl = None,
-    hardware: flags.Hardware = None,
-    quant: flags.Quant = None,
-    runtime: flags.Runtime = None,
-    backend: flags.Backend = None,
-    slots: flags.Slots = None,
-    ctx: flags.Ctx = None,
-    kv_k: flags.KvK = None,
-    kv_v: flags.KvV = None,
-    ubatch: flags.Ubatch = None,
-    kv_unified: flags.KvUnified = None,
+    access: flags.AccessFlags,
+    box: flags.BoxFlags,
     show_config: Annotated[
         bool,
         typer.Option("--show-config", help="Only show every setting and where it came from."),
@@ -106,24 +88,20 @@ def run(
 
     notes = Console(stderr=True)
     if resume is not None:
-        return _show(_resumed(context, resume, target, header, notes), notes, as_json)
+        return _show(_resumed(context, resume, target, access.header, notes), notes, as_json)
     chosen = flags.resolve_target(
-        target, model=model, dialect=dialect, api_key_env=api_key_env, headers=header,
-        extra_body=extra_body, ca_file=ca_file, insecure=insecure, proxy=proxy,
-        hardware=hardware, quant=quant, runtime=runtime, backend=backend, slots=slots, ctx=ctx,
-        kv_k=kv_k, kv_v=kv_v, ubatch=ubatch, kv_unified=kv_unified,
-    )  # fmt: skip
-    duration_s, max_requests = flags.resolve_length(duration, requests)
+        target, box, model=model, dialect=dialect, api_key_env=api_key_env, access=access
+    )
+    duration_s, max_requests, warmup_s = flags.resolve_length(length)
     if time_scale != 1.0 and not chosen.embedded_mock:
         raise UserError("--time-scale is for the mock only: a real server lives in real time")
-    who = flags.resolve_crowd(crowd, persona, users, prompt_tokens, output_tokens, think, seed)
     options = RunOptions(
         target=chosen,
-        crowd=who.with_prompts(flags.resolve_prompts(prompts)),
+        crowd=flags.resolve_crowd(who).with_prompts(flags.resolve_prompts(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,
-        warmup_s=flags.resolve_warmup(warmup, duration_s),
+        warmup_s=warmup_s,
         journal=journal,
         prometheus=flags.resolve_address(prometheus) if prometheus else None,
         max_rps=flags.positive(max_rps, "--max-rps"),

@@ -8,33 +8,19 @@ from pathlib import Path
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.groups import grouped
 from headroom_bench.errors import EXIT_TARGET
 
 
+@grouped
 def simulate(
+    *,
     target: flags.TargetName = "mock",
-    crowd: flags.CrowdName = None,
-    persona: flags.Personas = None,
-    users: flags.Users = None,
-    prompt_tokens: flags.PromptTokens = None,
-    output_tokens: flags.OutputTokens = None,
-    think: flags.Think = None,
-    duration: flags.Duration = None,
-    requests: flags.Requests = None,
-    warmup: flags.Warmup = None,
-    seed: flags.Seed = None,
+    who: flags.CrowdFlags,
+    length: flags.LengthFlags,
     out: flags.Out = Path("results"),
     model: flags.Model = None,
-    hardware: flags.Hardware = None,
-    quant: flags.Quant = None,
-    runtime: flags.Runtime = None,
-    backend: flags.Backend = None,
-    slots: flags.Slots = None,
-    ctx: flags.Ctx = None,
-    kv_k: flags.KvK = None,
-    kv_v: flags.KvV = None,
-    ubatch: flags.Ubatch = None,
-    kv_unified: flags.KvUnified = None,
+    box: flags.BoxFlags,
     prompts: flags.PromptsOption = "distinct",
     thinking: flags.Thinking = False,
     as_json: flags.Json = False,
@@ -46,19 +32,14 @@ def simulate(
     from headroom_bench.experiments.simulate import simulate as simulate_experiment
     from headroom_bench.report.terminal import print_summary
 
-    chosen = flags.resolve_target(
-        target, model=model, hardware=hardware, quant=quant, runtime=runtime, backend=backend,
-        slots=slots, ctx=ctx, kv_k=kv_k, kv_v=kv_v, ubatch=ubatch, kv_unified=kv_unified,
-    )  # fmt: skip
-    duration_s, max_requests = flags.resolve_length(duration, requests)
-    who = flags.resolve_crowd(crowd, persona, users, prompt_tokens, output_tokens, think, seed)
+    duration_s, max_requests, warmup_s = flags.resolve_length(length)
     options = SimulateOptions(
-        target=chosen,
-        crowd=who.with_prompts(flags.resolve_prompts(prompts)),
+        target=flags.resolve_target(target, box, model=model),
+        crowd=flags.resolve_crowd(who).with_prompts(flags.resolve_prompts(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,
-        warmup_s=flags.resolve_warmup(warmup, duration_s),
+        warmup_s=warmup_s,
         thinking=thinking,
     )
     folder, summary = simulate_experiment(options)
