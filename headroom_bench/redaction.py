@@ -27,6 +27,8 @@ _SOUNDS_SECRET = re.compile(
 _ASSIGNED = re.compile(r"(--?[\w-]+|\w+)=(.*)", re.DOTALL)
 
 _hidden: set[str] = set()
+_hidden_in_json: set[bytes] = set()
+"""The same as they stand within a text of a JSON document in UTF-8."""
 
 
 def hide(secret: str) -> None:
@@ -34,6 +36,8 @@ def hide(secret: str) -> None:
     for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], escape(secret)}:
         if len(form) >= _SHORTEST:
             _hidden.add(form)
+            written = json.dumps(form, ensure_ascii=False)[1:-1]
+            _hidden_in_json.add(written.encode())
 
 
 def hide_header(name: str, value: str) -> None:
@@ -79,6 +83,12 @@ def redacted(value: Any) -> Any:
     return value
 
 
+def holds_secret(document: bytes) -> bool:
+    """Whether a JSON document in UTF-8, which escapes no more than it must, may hold a secret: in a
+    text, or where `redacted` would leave it alone."""
+    return any(secret in document for secret in tuple(_hidden_in_json))
+
+
 def shown_words(words: Sequence[str]) -> list[str]:
     """A command's words with the values of options and variables that sound secret masked; these
     are hidden from then on."""
@@ -115,3 +125,4 @@ def scrub_file(path: Path) -> None:
 def forget() -> None:
     """Empties the list of secrets (between tests)."""
     _hidden.clear()
+    _hidden_in_json.clear()

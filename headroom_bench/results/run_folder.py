@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 try:
     import fcntl
@@ -28,23 +28,13 @@ from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
 from headroom_bench.results import token_times
+from headroom_bench.results.rows import Row, encoded, line_of
 
 SCHEMA_VERSION = 1
+_AT_ONCE_BYTES = 2**18
+"""Given to the operating system together, of files that are written at once."""
 CLOSE_S = 30.0
 """Longest wait for a disk at the end."""
-
-
-class Row(Protocol):
-    """What makes a line of a JSON Lines file."""
-
-    def as_row(self) -> dict[str, Any]: ...
-
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def compact_json(row: Mapping[str, Any]) -> str:
-    return _compact.encode(row)
 
 
 class RunFolder:
@@ -118,7 +108,7 @@ class RunFolder:
         shown = redacted(document)
         text = json.dumps(shown, indent=1, ensure_ascii=False, allow_nan=False)
         try:
-            half.write_bytes(_encoded(text + "\n"))
+            half.write_bytes(encoded(text + "\n"))
             half.replace(path)
         except OSError as why:
             with contextlib.suppress(OSError):
@@ -137,7 +127,7 @@ class RunFolder:
         """Writes `tokens.bin` at once: request ids and their event times, seconds."""
         path = self.path / "tokens.bin"
         try:
-            with path.open("wb") as out:
+            with path.open("wb", _AT_ONCE_BYTES) as out:
                 out.write(token_times.MAGIC)
                 out.writelines(token_times.encode(name, values) for name, values in times)
         except OSError as why:
@@ -146,20 +136,10 @@ class RunFolder:
     def _write_rows(self, name: str, rows: Iterable[Row], mode: str) -> None:
         path = self.path / name
         try:
-            with path.open(mode) as out:
-                out.writelines(_line(row.as_row()) for row in rows)
+            with path.open(mode, _AT_ONCE_BYTES) as out:
+                out.writelines(map(line_of, rows))
         except OSError as why:
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    """A row as a line of a JSON Lines file, without secrets that a server may have quoted."""
-    return _encoded(compact_json(redacted(row)) + "\n")
-
-
-def _encoded(text: str) -> bytes:
-    """UTF-8; half of a surrogate pair, which a server may send, as the escape that JSON has."""
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _slug(text: str) -> str:
@@ -202,7 +182,7 @@ class RecordWriter:
 
     def append(self, record: RequestRecord, event_times_s: Moments) -> Future[None]:
         """Queues a record; the future is done when it is with the operating system."""
-        line = _line(record.as_row())
+        line = line_of(record)
         done: Future[None] = Future()
         times = token_times.encode(record.request_id, event_times_s)
         self._queue.put(_Entry(line, times, done, time.monotonic()))

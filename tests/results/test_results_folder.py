@@ -17,7 +17,8 @@ from headroom_bench.errors import UserError
 from headroom_bench.records import REQUEST_COLUMNS
 from headroom_bench.results import token_times
 from headroom_bench.results.reading import read_manifest, read_requests, read_rows, requests_frame
-from headroom_bench.results.run_folder import RecordWriter, RunFolder, compact_json
+from headroom_bench.results.rows import compact_json
+from headroom_bench.results.run_folder import RecordWriter, RunFolder
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
 
