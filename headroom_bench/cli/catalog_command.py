@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.consoles import page
 
 KINDS = ("models", "hardware", "quants", "runtimes", "networks", "personas", "crowds", "targets")
-_PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask."""
 
 
 def catalog(
@@ -40,13 +38,10 @@ def catalog(
     if as_json:
         typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
-    from rich.console import Console
-
     from headroom_bench.report.catalog_page import print_entry, print_list
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     if isinstance(found, list):
-        print_list(kind, found, console)
+        print_list(kind, found, page())
     else:
-        print_entry(kind, found, console)
+        print_entry(kind, found, page())
     return 0

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
 
 from headroom_bench.cli import options as flags
-
-_PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask."""
+from headroom_bench.cli.consoles import page
 
 
 def inspect(
@@ -61,11 +58,7 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return 0
-    from rich.console import Console
-
     from headroom_bench.report.inspect_page import print_inspection
 
-    print_inspection(
-        document, Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    )
+    print_inspection(document, page())
     return 0

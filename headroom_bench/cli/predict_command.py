@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.consoles import page
 from headroom_bench.errors import UserError
-
-_PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask."""
 
 
 def predict(
@@ -99,12 +96,9 @@ def predict(
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return 0
-    from rich.console import Console
-
     from headroom_bench.report.predict_page import print_prediction
 
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    print_prediction(document, Console(highlight=False, width=width))
+    print_prediction(document, page())
     return 0
 
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.consoles import notes, page, progress_on, say_on
 from headroom_bench.cli.groups import grouped
 from headroom_bench.errors import EXIT_INTERRUPTED, UserError, unknown_name
-from headroom_bench.units import parse_duration_s
+from headroom_bench.units import counted, parse_duration_s, people
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from headroom_bench.crowd.crowd import Crowd
     from headroom_bench.experiments.redline import RedlineOptions, Trial
 
 _DEFAULT_CROWD = "household"
 _LIVE_DURATION, _LIVE_WARMUP = "5m", "1m"
-_PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask."""
 
 
 @grouped
@@ -150,15 +146,11 @@ def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:
 def _live(
     options: RedlineOptions, out: Path, time_scale: float, prompts_from: str
 ) -> dict[str, Any]:
-    from rich.console import Console
-
     from headroom_bench.experiments.redline_live import live_redline
     from headroom_bench.experiments.run_options import RunOptions
-    from headroom_bench.report.progress import Progress
 
     if time_scale != 1.0 and not options.target.embedded_mock:
         raise UserError("--time-scale is for the mock only: a real server lives in real time")
-    notes = Console(stderr=True)
     base = RunOptions(
         target=options.target,
         crowd=options.crowd,
@@ -169,15 +161,10 @@ def _live(
         time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
     )
 
-    def say(text: str) -> None:
-        notes.print(text, highlight=False, markup=False, soft_wrap=True)
-
+    console = notes()
+    say = say_on(console)
     return live_redline(
-        options,
-        base,
-        say,
-        lambda goal, now_s: Progress(notes, goal, now_s),
-        lambda trial, word: say(_told(trial, word)),
+        options, base, say, progress_on(console), lambda trial, word: say(_told(trial, word))
     )
 
 
@@ -206,7 +193,7 @@ def _grid(options: RedlineOptions, over: list[str], csv: Path | None, as_json: b
     elif csv is not None and str(csv) == "-":
         typer.echo(as_csv(rows), nl=False)
     else:
-        print_grid(rows, _console())
+        print_grid(rows, page())
     return code
 
 
@@ -216,21 +203,16 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return
-    console = _console()
+    console = page()
     print_redline(document, console)
     for other in document.get("vs", []):
         console.print()
         print_redline(other, console)
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-
-
 def _told(trial: Trial, word: str) -> str:
-    return f"{trial.people} people: {word} ({trial.requests:,} requests in {trial.took_s:.2f} s)"
+    asked = counted(trial.requests, "request")
+    return f"{people(trial.people)}: {word} ({asked} in {trial.took_s:.2f} s)"
 
 
 class _StoppedError(UserError):
@@ -241,9 +223,8 @@ class _Progress:
     """A line that changes in place on a terminal; elsewhere only what is `said`."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._notes = Console(stderr=True)
+        self._notes = notes()
+        self.say = say_on(self._notes)
         self._status = self._notes.status("looking")
 
     def __enter__(self) -> _Progress:
@@ -256,6 +237,3 @@ class _Progress:
 
     def on_trial(self, trial: Trial, word: str) -> None:
         self._status.update(_told(trial, word))
-
-    def say(self, text: str) -> None:
-        self._notes.print(text, highlight=False, markup=False, soft_wrap=True)

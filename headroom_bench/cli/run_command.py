@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headroom_bench.cli import consoles
 from headroom_bench.cli import options as flags
+from headroom_bench.cli.consoles import progress_on, say_on
 from headroom_bench.cli.groups import grouped
 from headroom_bench.cli.show_config import print_config
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from headroom_bench.experiments.conclude import RunOutcome
     from headroom_bench.experiments.earlier import Earlier
     from headroom_bench.experiments.run_options import RunOptions
-    from headroom_bench.report.progress import Goal, Progress
     from headroom_bench.results.run_folder import RunFolder
 
 
@@ -82,11 +82,9 @@ def run(
 
     Without arguments: the demo crowd against the bundled mock server, half a minute.
     """
-    from rich.console import Console
-
     from headroom_bench.experiments.run_options import RunOptions
 
-    notes = Console(stderr=True)
+    notes = consoles.notes()
     if resume is not None:
         return _show(_resumed(context, resume, target, access.header, notes), notes, as_json)
     chosen = flags.resolve_target(
@@ -125,8 +123,8 @@ def _begun(options: RunOptions, times: int, notes: Console) -> RunOutcome:
     from headroom_bench.experiments.run import run as run_experiment
 
     if times == 1:
-        return run_experiment(options, _say(notes), _progress(notes))
-    return repeat_experiment(options, times, _say(notes), _progress(notes))
+        return run_experiment(options, say_on(notes), progress_on(notes))
+    return repeat_experiment(options, times, say_on(notes), progress_on(notes))
 
 
 _WITH_RESUME = ("resume", "target", "header", "as_json")
@@ -159,24 +157,14 @@ def _resumed(
     repeats = repeats_in(path, anew, flags.resolve_prompts, source)
     if repeats is None:
         options, folder, earlier = up(path)
-        return run_experiment(options, _say(notes), _progress(notes), folder, earlier)
+        return run_experiment(options, say_on(notes), progress_on(notes), folder, earlier)
     options, folder, times = repeats
-    return repeat_experiment(options, times, _say(notes), _progress(notes), (folder, up))
+    return repeat_experiment(options, times, say_on(notes), progress_on(notes), (folder, up))
 
 
 def _was_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
-
-
-def _say(notes: Console) -> Callable[[str], None]:
-    return lambda text: notes.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _progress(notes: Console) -> Callable[[Goal, Callable[[], float]], Progress]:
-    from headroom_bench.report.progress import Progress
-
-    return lambda goal, now_s: Progress(notes, goal, now_s)
 
 
 def _show(outcome: RunOutcome, notes: Console, as_json: bool) -> int:
@@ -188,7 +176,7 @@ def _show(outcome: RunOutcome, notes: Console, as_json: bool) -> int:
         typer.echo(json.dumps(outcome.summary, indent=1))
     else:
         print_summary(outcome.summary, Console())
-    say = _say(notes)
+    say = say_on(notes)
     say(f"results in {outcome.folder}")
     if outcome.exit_code == EXIT_TARGET:
         say("headroom-bench: no request succeeded")
