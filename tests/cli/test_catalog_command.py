@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_answers import answer, page, refused
 
 from headroom_bench.catalog.listing import KINDS, list_entries, one_entry
-from headroom_bench.cli.app import run_app
 
 
 def _json(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run_app(["catalog", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return answer(capsys, "catalog", *words)
 
 
 def _text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run_app(["catalog", *words]) == 0
-    return capsys.readouterr().out
+    return page(capsys, "catalog", *words)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,11 +99,7 @@ def test_a_file_of_ones_own_is_shown_like_an_entry(
 def test_mistakes_are_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
 ) -> None:
-    assert run_app(["catalog", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert complaint in err
-    assert err.count("\n") == 1
+    assert complaint in refused(capsys, "catalog", *words)
 
 
 def test_conditions_that_nobody_meets_leave_nothing() -> None:
@@ -125,15 +118,12 @@ def test_help_reads_no_catalogue() -> None:
 
 
 def test_crowds_are_listed_with_their_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_app(["catalog", "crowds", "--json"]) == 0
-    listed = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)}
+    listed = {entry["id"]: entry for entry in _json(capsys, "crowds")}
     people = {group["persona"] for group in listed["tiny"]["group"]}
     assert people == {"chat-reader", "voice-command"}
-    assert run_app(["catalog", "crowds", "office"]) == 0
-    assert "  3 ide-coder over gbe" in capsys.readouterr().out.splitlines()
+    assert "  3 ide-coder over gbe" in _text(capsys, "crowds", "office").splitlines()
 
 
 def test_a_name_near_nothing_gets_no_guesses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_app(["catalog", "hardware", "zzzz"]) == 2
-    told = capsys.readouterr().err
+    told = refused(capsys, "catalog", "hardware", "zzzz")
     assert "unknown hardware 'zzzz' (headroom-bench catalog hardware lists them)" in told

@@ -7,30 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_answers import answer, page, refused
 from gguf_files import Tensor, gguf_of, write_gguf
 
 from headroom_bench.catalog import find_model
-from headroom_bench.cli.app import run_app
 
 GIB = 2**30
 
 
 def _json(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run_app(["inspect", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return answer(capsys, "inspect", *words)
 
 
 def _text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run_app(["inspect", *words]) == 0
-    return capsys.readouterr().out
+    return page(capsys, "inspect", *words)
 
 
 def _refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run_app(["inspect", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    return err
+    return refused(capsys, "inspect", *words)
 
 
 @pytest.fixture

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from cli_answers import answer, refused
 
 from headroom_bench.cli.app import run_app
 
 SPARK = ["predict", "--hardware", "dgx-spark", "--model", "gpt-oss-120b", "--quant", "MXFP4"]
-
-
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run_app([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run_app(list(words)) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    return told.err
 
 
 def test_the_contracts_keys(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from cli_answers import answer, refused
 
 from headroom_bench.catalog.published import published_rows, series_source
 from headroom_bench.cli.app import run_app
@@ -34,19 +33,6 @@ expert_exponent = { value = 0.70, unit = "1", stderr = 0.02, n = 4, status = "fi
 before = 0.09
 after = 0.03
 """
-
-
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run_app([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run_app(list(words)) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    return told.err
 
 
 @pytest.fixture

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_answers import answer, refused
 
 from headroom_bench.cli.app import run_app
 from headroom_bench.experiments import redline as redline_experiment
 
 QUICK = ["redline", "--duration", "10m", "--warmup", "1m", "--repeats", "1", "--most", "8"]
 CHAT = [*QUICK, "--persona", "chat-reader:1", "--slots", "1", "--ctx", "16k"]
-
-
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run_app([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run_app(list(words)) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    return told.err
 
 
 def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
