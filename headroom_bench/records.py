@@ -1,8 +1,8 @@
 """The rows that everything else reads: one per request, one per server journal entry.
 
 A value that is not known is None, never zero. Times ending in `_s` are durations in seconds,
-except `sent_s`, `first_byte_s` and `end_s`, which are on the run's clock (seconds since the run
-began, in life time: wall time multiplied by the run's time scale).
+except `started_at_s`, `sent_s`, `first_byte_s` and `end_s`, which are on the run's clock (seconds
+since the run began, in life time: wall time multiplied by the run's time scale).
 """
 
 from __future__ import annotations

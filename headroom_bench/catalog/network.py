@@ -49,18 +49,6 @@ def networks() -> tuple[Network, ...]:
     return tuple(build(Network, entry, f"networks.json: {entry['id']}") for entry in entries)
 
 
-def tcp_facts() -> Facts:
-    """Retransmission timer, handshakes and header sizes, with their RFCs."""
-    facts: Facts = read_data("networks.json")["tcp_facts"]
-    return facts
-
-
-def sse_facts() -> Facts:
-    """Typical sizes of one streamed event."""
-    facts: Facts = read_data("networks.json")["sse_facts"]
-    return facts
-
-
 @functools.cache
 def _names() -> Names:
     return Names("network", {n.id: (n.name, *n.aliases) for n in networks()})

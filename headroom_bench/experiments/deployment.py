@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headroom_bench.box import Box
-from headroom_bench.designs import context_of_all, design_of, with_room
+from headroom_bench.designs import LLAMA_CPP_SLOTS, context_of_all, design_of, with_room
 from headroom_bench.errors import UserError
 from headroom_bench.target import ServerSpec, Target
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from headroom_bench.catalog import Runtime
     from headroom_bench.roofline.deployment import Deployment
 
-DEFAULT_SLOTS = 4
-"""llama.cpp's own default since 2026."""
+DEFAULT_SLOTS = LLAMA_CPP_SLOTS
 DEFAULT_CTX_PER_SLOT = 8192
 """Where nobody tells, and the runtime's default does not fit."""
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headroom_bench.units import counted
+
 _GIB = 2**30
 _KINDS = {
     "full": "attend to everything",
@@ -163,7 +165,7 @@ def _memory(memory: Mapping[str, Any] | None) -> Iterator[str]:
     if memory is None:
         yield "\nmemory: not known, the shape is only partly published"
         return
-    slots = f"{memory['slots']} slot" + ("s" if memory["slots"] > 1 else "")
+    slots = counted(memory["slots"], "slot")
     beyond = " (more than it was trained for)" if memory["beyond_training"] else ""
     kinds = "/".join(dict.fromkeys((memory["kv_k"], memory["kv_v"])))
     yield (

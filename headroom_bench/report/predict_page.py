@@ -155,11 +155,7 @@ def _published(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
     reading = found["prompt_tokens"]
-    what = (
-        f"reading {reading:,} tokens"
-        if reading
-        else f"{found['users']} user{'s' if found['users'] > 1 else ''}"
-    )
+    what = f"reading {reading:,} tokens" if reading else counted(found["users"], "user")
     how = ", ".join(filter(None, (found["driver"], found["build"], found["date"])))
     several = (
         f"; {found['rows']} rows from {_rate(found['low'])} to {_rate(found['high'])}"

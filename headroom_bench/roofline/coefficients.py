@@ -14,6 +14,7 @@ from headroom_bench.catalog import Model, kv_value_bytes
 from headroom_bench.roofline.constants import Constants
 from headroom_bench.roofline.iteration import Coefficients
 from headroom_bench.roofline.kernels import (
+    BITS16,
     quantized_cache_factor,
     shares_of,
     weight_class,
@@ -67,8 +68,6 @@ class Shape:
 
 
 _USUAL_WIDTH = 2048.0
-_BITS16 = 15.0
-"""Bits a weight from which experts count as stored in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def shape_of(model: Model, weights: WeightBytes, kv: KvBytes, kv_k: str, kv_v: s
         experts=float(moe.n_experts) if moe else 0.0,
         experts_per_token=float(moe.experts_per_token) if moe else 0.0,
         expert_exponent=moe.expert_exponent if moe else 1.0,
-        expert_16bit=float(bool(moe) and weights.routed >= _BITS16 / 8 * params.routed),
+        expert_16bit=float(bool(moe) and weights.routed >= BITS16 / 8 * params.routed),
         expert_width=float(moe.moe_intermediate) if moe else _USUAL_WIDTH,
         kv_bytes=kv.full_read,
         kv_copy_bytes=copy,

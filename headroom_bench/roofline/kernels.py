@@ -8,7 +8,7 @@ from headroom_bench.catalog import Quant
 from headroom_bench.roofline.constants import Constants
 
 _KQUANTS = ("k-quant", "i-quant", "ternary", "unsloth dynamic mix", "affine", "4-bit")
-_BITS16, _BITS8 = 15.0, 7.5
+BITS16, _BITS8 = 15.0, 7.5
 """Bits a weight from which a format counts as 16 or 8 bits."""
 VECTOR_HEAD_SIZE = 256
 """Widest head whose quantized cache CUDA's vector kernel reads as it is (llama.cpp, fattn.cu)."""
@@ -32,7 +32,7 @@ def weight_class(quant: Quant) -> str:
     name = quant.name.lower()
     if "mxfp4" in name or "nvfp4" in name:
         return "fp4"
-    if quant.bits_per_weight >= _BITS16:
+    if quant.bits_per_weight >= BITS16:
         return "bits16"
     if quant.bits_per_weight >= _BITS8:
         return "bits8"

@@ -47,11 +47,7 @@ def host_share(deployment: Deployment) -> HostShare:
     nothing here, and `fit` says that they do not fit.
     """
     box = deployment.hardware
-    if (
-        box.unified
-        or deployment.runtime.id not in LAYER_SPLIT
-        or box.architecture.startswith("cpu")
-    ):
+    if not has_second_tier(box, deployment.runtime.id):
         return NOTHING
     from headroom_bench.roofline.memory import fit
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headroom_bench.catalog import Quant, quants
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.memory import OVERHEAD_GB, draft_model, fit
+from headroom_bench.units import counted
 
 _LEAST_CONTEXT = 1024
 """A shorter context is no remedy: a chat's system prompt fills it."""
@@ -93,10 +94,8 @@ def _fewer_slots(deployment: Deployment) -> Remedy | None:
     most = fit(deployment).max_users
     if not 1 <= most < deployment.slots:
         return None
-    slots = f"{most} slot" + ("s" if most > 1 else "")
-    return _remedy(
-        f"{slots} instead of {deployment.slots}", dataclasses.replace(deployment, slots=most)
-    )
+    change = f"{counted(most, 'slot')} instead of {deployment.slots}"
+    return _remedy(change, dataclasses.replace(deployment, slots=most))
 
 
 def _without_drafter(deployment: Deployment) -> Remedy | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headroom_bench.catalog.published import PREFILL, PublishedRow
+from headroom_bench.measures import quantile
 from headroom_bench.roofline.passes import Roofline
 from headroom_bench.roofline.published import batch_of, predicted_tok_s, roofline_of
 from headroom_bench.roofline.ranges import HELD_SHARE, Range, decode_range, prefill_range
@@ -44,7 +45,6 @@ class Score:
 
     rows: int
     median_error: float
-    p90_error: float
     coverage: float
     median_width: float
     interval_score: float
@@ -84,10 +84,9 @@ def score(found: Sequence[Scored]) -> Score:
     count = len(found)
     return Score(
         rows=count,
-        median_error=errors[count // 2],
-        p90_error=errors[min(int(0.9 * count), count - 1)],
+        median_error=quantile(errors, 0.5),
         coverage=sum(each.held for each in found) / count,
-        median_width=widths[count // 2],
+        median_width=quantile(widths, 0.5),
         interval_score=sum(each.penalty for each in found) / count,
         fixed_width_score=_best_fixed_width(found),
     )
