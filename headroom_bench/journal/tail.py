@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +20,6 @@ class JournalTail:
     """Follows a llama.cpp log file in a daemon thread from `start()` to `stop()`.
 
     `t_wall` of what it gives is the Unix time at which the line was read: late by up to `poll_s`.
-    `on_record` is called in that thread, once a record.
     """
 
     def __init__(
@@ -29,12 +28,10 @@ class JournalTail:
         source_name: str,
         *,
         from_end: bool = True,
-        on_record: Callable[[JournalRecord], None] | None = None,
         poll_s: float = 0.1,
     ) -> None:
         self._path = path
         self._from_end = from_end
-        self._on_record = on_record
         self._poll_s = poll_s
         self._parser = LlamaCppParser(source_name)
         self._records: list[JournalRecord] = []
@@ -68,7 +65,7 @@ class JournalTail:
         It waits until `expected` records with outcome 'done' have come, at most `settle_s`
         seconds (all of them without `expected`). Tasks still open come out as 'partial'.
 
-        Raises what went wrong in the thread: `UserError` from the file, or the callback's error.
+        Raises what went wrong in the thread: `UserError` from the file.
         """
         if self._thread is None:
             raise RuntimeError("this journal was not started")
@@ -79,11 +76,6 @@ class JournalTail:
         if self._failure.error is not None:
             raise self._failure.error
         return list(self._records), list(self._samples)
-
-    def snapshot(self) -> tuple[list[JournalRecord], list[JournalSample]]:
-        """What has been collected so far."""
-        with self._changed:
-            return list(self._records), list(self._samples)
 
     def _is_settled(self, expected: int | None) -> bool:
         enough = expected is not None and self._done >= expected
@@ -106,9 +98,6 @@ class JournalTail:
             self._samples += [entry for entry in entries if isinstance(entry, JournalSample)]
             self._done += sum(record.outcome == "done" for record in records)
             self._changed.notify_all()
-        if self._on_record is not None:
-            for record in records:
-                self._on_record(record)
 
 
 class _Failure:
