@@ -4,17 +4,11 @@ Nothing is read at import; the first look-up of a kind reads its data file once.
 """
 
 from headroom_bench.catalog.boxes import BoxLink, Hardware, Tflops, find_hardware, hardware
-from headroom_bench.catalog.model import (
-    MLA,
-    KvShape,
-    LinearAttention,
-    Model,
-    MoE,
-    Params,
-    SlidingWindow,
-)
+from headroom_bench.catalog.kv_shape import KvShape
+from headroom_bench.catalog.model import MLA, LinearAttention, Model, MoE, SlidingWindow
 from headroom_bench.catalog.models import find_model, is_model_file, models, twin
 from headroom_bench.catalog.network import Network, find_network, networks
+from headroom_bench.catalog.params import Params
 from headroom_bench.catalog.quant import Quant, find_quant, kv_value_bytes, quants
 from headroom_bench.catalog.runtime import Runtime, find_runtime, runtimes
 from headroom_bench.catalog.stored import Stored
