@@ -10,9 +10,9 @@ from typing import Any
 from headroom_bench.catalog import find_hardware
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.predict_published import published_decode, published_prefill
+from headroom_bench.roofline.builds import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
-from headroom_bench.roofline.constants import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.memory import Fit, draft_model, fit, kv_gb
 from headroom_bench.roofline.passes import PassCost, Roofline

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from headroom_bench.catalog import Hardware
-from headroom_bench.errors import UserError
+from headroom_bench.roofline.builds import build_number, changes_since, wider_before
 from headroom_bench.roofline.fitted import (
     ADDED_BY_RUNTIME,
     BOXES,
-    BUILD_CHANGES,
     COMMON,
     OF_BACKEND,
     OF_RUNTIME,
@@ -136,7 +134,7 @@ def constants_for(
     from the backend, the runtime and what the fitted boxes have in common. `build` is a llama.cpp
     build such as b6989; None means the newest. Raises `UserError` for a build of another form.
     """
-    return _constants(hardware.id, hardware.architecture, runtime, backend, _build_number(build))
+    return _constants(hardware.id, hardware.architecture, runtime, backend, build_number(build))
 
 
 @functools.cache
@@ -164,12 +162,10 @@ def _constants(
     if runtime in _BORROWERS:
         spread = _wider(spread, _BORROWED)
     if family == "llama.cpp" and build is not None:
-        spread = _wider(spread, next((wide for before, wide in _OLD_BUILDS if build < before), 0.0))
-        for change in BUILD_CHANGES:
-            here = change.architecture in (None, architecture)
-            if here and build < change.before and backend in change.backends:
-                scaled = {n: found[n].value * f for n, f in change.factors.items()}
-                take(scaled, "fitted", change.source)
+        spread = _wider(spread, wider_before(build))
+        for change in changes_since(build, backend, architecture):
+            scaled = {n: found[n].value * f for n, f in change.factors.items()}
+            take(scaled, "fitted", change.source)
     return Constants(**found, spread=spread)
 
 
@@ -182,33 +178,9 @@ _FAMILIES = {
 _BORROWERS = ("ollama", "lm-studio", "sglang")
 """Runtimes whose boxes were measured under another of their family."""
 _BORROWED = 0.15
-_OLD_BUILDS = ((6200, 0.70), (7000, 0.30))
-"""llama.cpp builds before which (August, October of 2025) more changed than `BUILD_CHANGES` tells,
-and the log half-widths that it adds: ky25aug, lhl25; ky25sep, ky25oct."""
 
 
 def _wider(spread: Spread, more: float) -> Spread:
     """Every half-width with so much more, added as squares."""
     names = [f.name for f in fields(spread) if f.name not in ("attention", "handling_s")]
     return replace(spread, **{name: math.hypot(getattr(spread, name), more) for name in names})
-
-
-NEWEST_BUILD = 10_851
-"""llama.cpp's newest build that anybody published a row of (seed1)."""
-
-
-def newer_than_known(build: str | None) -> bool:
-    """Whether nobody published a row of so new a build. Raises `UserError` as above."""
-    return (_build_number(build) or 0) > NEWEST_BUILD
-
-
-_BUILD = re.compile(r"b(\d{3,6})")
-
-
-def _build_number(build: str | None) -> int | None:
-    if build is None:
-        return None
-    match = _BUILD.fullmatch(build.strip().lower())
-    if match is None:
-        raise UserError(f"build {build!r} is not a llama.cpp build; write it as b6989")
-    return int(match[1])

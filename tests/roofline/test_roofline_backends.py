@@ -21,7 +21,7 @@ from headroom_bench.roofline.backends import (
     backends_of,
     default_backend,
 )
-from headroom_bench.roofline.constants import NEWEST_BUILD
+from headroom_bench.roofline.builds import NEWEST_BUILD
 
 
 def _predicted(box: str, **over: Any) -> dict[str, Any]:
