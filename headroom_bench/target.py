@@ -95,6 +95,7 @@ class Target:
     proxy_login: str | None = field(default=None, repr=False)
     """`user:password` for the proxy."""
     link: str | None = None
+    """A network of the catalogue, for predictions where no round trip was measured."""
     journal: str | None = None
     """A journal source, or `started`: the log of the server that `start` started."""
     server: ServerSpec = ServerSpec()

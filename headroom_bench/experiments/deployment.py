@@ -44,7 +44,8 @@ def _quant(server: ServerSpec, model: str | None) -> str | None:
 
 
 def check_names(target: Target) -> None:
-    """Looks up what the user named of the box; the server's own name of its model may be any.
+    """Looks up what the user named of the box and of the way to it; the server's own name of its
+    model may be any.
 
     Raises:
         UserError: the catalogue does not know a name, or the parts do not go together.
@@ -60,8 +61,22 @@ def check_names(target: Target) -> None:
     ):
         if name is not None:
             find(name)
+    named_way_s(target)
     if server.model is not None and not missing_for_prediction(server, target.model):
         deployment_of(target)
+
+
+def named_way_s(target: Target) -> float:
+    """One way over the link that the target's file names; 0 where it names none. Raises `UserError`
+    for one that cannot be."""
+    from headroom_bench.network import link_named
+
+    if target.link is None:
+        return 0.0
+    try:
+        return link_named(target.link).one_way_s
+    except UserError as why:
+        raise UserError(f"target {target.name}: link: {why}") from None
 
 
 def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:

@@ -16,6 +16,7 @@ from headroom_bench.experiments.deployment import (
     Probed,
     deployment_of,
     missing_for_prediction,
+    named_way_s,
     settings,
 )
 from headroom_bench.experiments.earlier import Earlier
@@ -61,9 +62,12 @@ class RunState:
 
 
 def one_way_s(state: RunState) -> float:
-    """Half of the measured round trip, in life time."""
+    """Half of the measured round trip, in life time; where none was, by the link that the target's
+    file names."""
     trip_ms = state.facts.round_trip_ms if state.facts else None
-    return (trip_ms or 0.0) / 2e3 * state.options.time_scale
+    if trip_ms is None:
+        return named_way_s(state.options.target)
+    return trip_ms / 2e3 * state.options.time_scale
 
 
 def told_target(state: RunState) -> Target:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.experiments.box_words import in_words, memory_complaint
-from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.thinking import with_thinking
@@ -35,7 +35,6 @@ class SimulateOptions:
     duration_s: float | None
     max_requests: int | None
     warmup_s: float
-    one_way_s: float = 0.0
     thinking: bool = False
     """Models that may reason do; those that always reason do anyhow."""
 
@@ -57,7 +56,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         duration_s=options.duration_s,
         warmup_s=options.warmup_s,
         max_requests=options.max_requests,
-        one_way_s=options.one_way_s,
+        one_way_s=named_way_s(target),
         server=target.server,
         persona_links=True,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headroom_bench.catalog import find_network
 from headroom_bench.cli.app import run_app
 
 QUICK = ["simulate", "--duration", "5m"]
@@ -168,3 +169,26 @@ def test_a_crowd_that_nothing_answers_is_no_success(
     assert summary["errors"] == summary["requests"] > 0
     assert "no request succeeded" in summary["warnings"]
     assert {row["limit"] for row in summary["limits"]} == {"context"}
+
+
+def test_the_way_to_a_target_is_the_link_that_its_file_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--users", "1", "--prompt-tokens", "100", "--output-tokens", "5", "--requests", "3")
+    target = tmp_path / "far.toml"
+
+    def median_s(link: str) -> float:
+        target.write_text(
+            f'url = "http://192.0.2.1"\n{link}\n[server]\nhardware = "dgx-spark"\n'
+            'model = "gpt-oss-20b"\nquant = "MXFP4"\n'
+        )
+        summary, _ = answer(capsys, tmp_path, str(target), *words)
+        return float(summary["by_persona"]["probe"]["ttft_s"]["p50"])
+
+    trip_s = find_network("lte").rtt_ms / 1e3
+    assert median_s('link = "lte"') - median_s("") == pytest.approx(trip_s, rel=1e-9)
+    target.write_text(
+        target.read_text().replace('"http://192.0.2.1"', '"http://192.0.2.1"\nlink = "pigeon"')
+    )
+    assert run_app([*QUICK, str(target), *words, "--out", str(tmp_path)]) == 2
+    assert "target far: link: " in capsys.readouterr().err
