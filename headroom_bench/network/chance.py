@@ -22,14 +22,15 @@ _SALT = 0xD1342543DE82EF95
 """Any odd number with as many ones as zeros: a multiplier of L'Ecuyer's (1999)."""
 _UNUSED_BITS = 12
 """A double between 1 and 2 holds 52 bits."""
-_ONE = np.uint64(0x3FF0000000000000)
-"""The bits of 1.0."""
 _HALF_STEP = 2.0**-53
 """Keeps numbers off 0, and as far off 1."""
-# The same as NumPy's own words, for to make them takes as long as to use them.
-_WIDE_SHIFTS = tuple(map(np.uint64, _SHIFTS))
-_WIDE_FACTORS = tuple(map(np.uint64, _FACTORS))
-_WIDE_UNUSED_BITS = np.uint64(_UNUSED_BITS)
+# The same as arrays of one number: anything else NumPy converts at each use, which takes as long as
+# the use.
+_WIDE_SHIFTS = tuple(np.array(shift, dtype=np.uint64) for shift in _SHIFTS)
+_WIDE_FACTORS = tuple(np.array(factor, dtype=np.uint64) for factor in _FACTORS)
+_WIDE_UNUSED_BITS = np.array(_UNUSED_BITS, dtype=np.uint64)
+_BITS_OF_ONE = np.array(1.0).view(np.uint64)
+_BELOW_ONE = np.array(1.0 - _HALF_STEP)
 
 _multiples = np.zeros(0, dtype=np.uint64)
 
@@ -57,8 +58,8 @@ def exponential(seed: int, n: int) -> float:
     return -math.log(uniform(seed, n))
 
 
-def exponentials(seed: int, count: int) -> Values:
-    """The first `count` numbers of a seed, exponential with mean 1. Shape (count,)."""
+def exponentials(seed: int, count: int, mean: float = 1.0) -> Values:
+    """The first `count` numbers of a seed, exponential with that mean. Shape (count,)."""
     words = _first_multiples(count) + np.uint64(seed)
     words ^= words >> _WIDE_SHIFTS[0]
     words *= _WIDE_FACTORS[0]
@@ -66,11 +67,12 @@ def exponentials(seed: int, count: int) -> Values:
     words *= _WIDE_FACTORS[1]
     words ^= words >> _WIDE_SHIFTS[2]
     words >>= _WIDE_UNUSED_BITS
-    words |= _ONE
+    words |= _BITS_OF_ONE
     drawn = words.view(np.float64)
-    drawn -= 1.0 - _HALF_STEP
+    drawn -= _BELOW_ONE
     np.log(drawn, out=drawn)
-    return np.negative(drawn, out=drawn)
+    drawn *= -mean
+    return drawn
 
 
 def _first_multiples(count: int) -> NDArray[np.uint64]:

@@ -116,9 +116,7 @@ class Link:
             return arrived
         seed = seed_of(f"{key}/down")
         if self.jitter_s:
-            late = exponentials(seed, count)
-            late *= self.jitter_s / 2
-            arrived += late
+            arrived += exponentials(seed, count, self.jitter_s / 2)
         if self._stalls:
             resend_s = self.resend_s(event_bytes)
             for place, times in self._lost(beside(seed), count):

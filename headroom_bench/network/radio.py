@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
+_NONE = np.zeros(())
 
 
 class Radio:
@@ -77,15 +78,16 @@ class Radio:
             return at
         starts = self._starts
         first = max(bisect_right(starts, float(at[0])) - 1, 0)
-        if bisect_right(starts, float(at[-1])) - 1 <= first:  # all within one stretch
+        second = first + 1
+        if second == len(starts) or at[-1] < starts[second]:  # all within one stretch
             since = at - starts[first]
             backlog = self._backlogs[first] + self._slopes[first] * since
-            return np.maximum(backlog, 0.0) + self._means[first]
-        stretch = _view(starts, first).searchsorted(at, side="right") - 1
+            return np.maximum(backlog, _NONE) + self._means[first]
+        stretch = _view(starts, second).searchsorted(at, "right")
         waits: Times = at - _view(starts, first)[stretch]
         waits *= _view(self._slopes, first)[stretch]
         waits += _view(self._backlogs, first)[stretch]
-        np.maximum(waits, 0.0, out=waits)
+        np.maximum(waits, _NONE, out=waits)
         waits += _view(self._means, first)[stretch]
         return waits
 
@@ -99,4 +101,4 @@ class Radio:
 
 def _view(values: array[float], first: int) -> Times:
     """The values from `first` on, not copied. It must be gone before the array may grow."""
-    return np.frombuffer(values)[first:]
+    return np.frombuffer(values, np.float64, -1, values.itemsize * first)
