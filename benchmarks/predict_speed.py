@@ -1,4 +1,4 @@
-"""How fast predictions are: one in process, the command, and 360,000 at once.
+"""How fast predictions are: a pass, one in process, the command, and 360,000 at once.
 
     python benchmarks/predict_speed.py
 
@@ -18,6 +18,7 @@ from headroom_bench.catalog import find_quant, find_runtime, hardware, models
 from headroom_bench.experiments import predict as predict_module
 from headroom_bench.experiments.predict import Question, predict
 from headroom_bench.roofline.grid import price_grid
+from headroom_bench.roofline.pricer import Batch
 
 QUANTS = (
     "Q4_K_M", "Q8_0", "F16", "Q4_0", "Q6_K", "Q5_K_M", "Q3_K_M", "MXFP4", "UD-Q4_K_XL", "IQ4_XS",
@@ -54,12 +55,20 @@ def fresh() -> None:
     predict(ASKED)
 
 
+def passes() -> None:
+    """Prices 10,000 passes of one deployment, as the virtual box asks for them."""
+    price = predict_module.pricer_of(ASKED).pass_s
+    for context in range(10_000):
+        price(Batch(8, 8 * context, 8 * min(context, 128), 0))
+
+
 def main() -> None:
     """Prints the table."""
     predict(ASKED)  # the catalogue is read once a process
     size = grid()
     spent = best(5, time.process_time, grid)
     print(f"grid of {size:,}: {spent:.3f} s, {spent / size * 1e9:.0f} ns each")
+    print(f"one pass: {best(20, time.process_time, passes) * 100:.2f} µs")
     print(f"one prediction, new deployment: {best(200, time.process_time, fresh) * 1e3:.2f} ms")
     again = best(200, time.process_time, lambda: predict(ASKED))
     print(f"one prediction, known deployment: {again * 1e3:.2f} ms")
