@@ -107,6 +107,3 @@ class Log:
 
     def failed(self, task: int, message: str) -> None:
         """A request got no answer."""
-
-    def cut(self, limit: int, prompt_tokens: int, kept: int, left: int) -> None:
-        """A prompt of `prompt_tokens` was cut to `left`, the first `kept` of them untouched."""

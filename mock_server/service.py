@@ -45,7 +45,6 @@ class Totals:
     generated_tokens: int = 0
     generation_s: float = 0.0
     longest_tokens: int = 0
-    drafted: int = 0
     accepted: int = 0
 
 
@@ -243,8 +242,6 @@ class Service:
         job.truncated = truncated
         served = self.box.served(job.id)
         job.drafted, job.accepted = served.drafted, served.accepted
-        self.totals.drafted += served.drafted
-        self.totals.accepted += served.accepted
         self.log.done(job, self._graphs_reused)
         totals = self.totals
         totals.prompt_tokens += job.read_tokens
@@ -252,6 +249,7 @@ class Service:
         totals.prompt_s += job.prompt_s
         totals.generated_tokens += job.generated
         totals.generation_s += job.decode_s
+        totals.accepted += served.accepted
         totals.longest_tokens = max(totals.longest_tokens, job.held_tokens)
         self._release(job, "done")
         if not job.gone:

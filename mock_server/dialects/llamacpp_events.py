@@ -10,6 +10,7 @@ from mock_server.answers import Piece
 from mock_server.asks import Ask
 from mock_server.dialect import DONE, Voice, dumps, event
 from mock_server.dialects.llamacpp_builds import Build
+from mock_server.dialects.openai_events import finish_reason
 from mock_server.front import Front
 from mock_server.jobs import Job
 from mock_server.logprobs import Chance, entry_bytes_first, told_by_token
@@ -17,12 +18,6 @@ from mock_server.timings import timings
 from mock_server.tokens import split
 
 _ROLE = b'{"role":"assistant","content":null}'
-
-
-def finish_reason(job: Job) -> str:
-    if job.truncated or job.answer.ended == "limit":
-        return "length"
-    return "tool_calls" if job.answer.ended == "tool" else "stop"
 
 
 class _LlamaVoice(Voice):

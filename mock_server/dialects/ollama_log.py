@@ -34,6 +34,7 @@ class OllamaLog(LlamaCppLog):
         self._slog("WARN", "mock", f'"{text}"')
 
     def cut(self, limit: int, prompt_tokens: int, kept: int, left: int) -> None:
+        """A prompt of `prompt_tokens` was cut to `left`, the first `kept` of them untouched."""
         counts = f"limit={limit} prompt={prompt_tokens} keep={kept} new={left}"
         self._slog("WARN", "runner.go:153", f'"truncating input prompt" {counts}')
 

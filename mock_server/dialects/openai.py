@@ -9,12 +9,15 @@ from typing import Any, ClassVar
 from aiohttp import web
 
 from headroom_bench.box import BoxDesign
+from headroom_bench.segments import Segment
 from mock_server import asks
 from mock_server.asks import DEFAULT_ANSWER_TOKENS, Ask
+from mock_server.dialect import Voice
 from mock_server.dialects.openai_events import ChatVoice, CompletionVoice
 from mock_server.front import Front
 from mock_server.logs import Lines, Log
 from mock_server.options import MockOptions
+from mock_server.prompts import render
 from mock_server.refusals import RefusedError
 
 MOST_CHOICES = 128
@@ -92,6 +95,7 @@ class OpenAi:
     least_tokens: ClassVar[int | None] = 1
     """The smallest `max_tokens` that is taken; None: what is below 0 is no limit."""
     default_tokens: ClassVar[int] = DEFAULT_ANSWER_TOKENS
+    empty_prompt: ClassVar[str] = "the prompt must not be empty"
     chat_voice: ClassVar[type[ChatVoice]] = ChatVoice
     completion_voice: ClassVar[type[CompletionVoice]] = CompletionVoice
 
@@ -156,6 +160,7 @@ class OpenAi:
         name = self.chat_name(body)
         segments = front.segmenter.chat(asks.parse_messages(body))
         ask = self.asked(body, name, tools=True)
+        self.check_fits(ask, segments, lambda: render(asks.parse_messages(body)))
         voice = self.chat_voice_of(body, ask, name)
         return await front.answer(request, ask, segments, voice, name=name)
 
@@ -168,9 +173,10 @@ class OpenAi:
         prompt = asks.parse_prompt(body)
         text = prompt if isinstance(prompt, str) else front.text_of(prompt)
         if not text:
-            raise RefusedError("value", "the prompt must not be empty", field="prompt", value="")
+            raise RefusedError("value", self.empty_prompt, field="prompt", value="")
         voice = self.completion_voice_of(body, ask, name)
         segments = front.segmenter.raw(text)
+        self.check_fits(ask, segments, lambda: text)
         return await front.answer(request, ask, segments, voice, name=name)
 
     def asked(self, body: dict[str, Any], name: str, *, tools: bool) -> Ask:
@@ -195,6 +201,9 @@ class OpenAi:
     def check(self, body: dict[str, Any]) -> None:
         """What the server looks at before all else. Raises `RefusedError`."""
 
+    def check_fits(self, ask: Ask, segments: list[Segment], text: Callable[[], str], /) -> None:
+        """What the server looks at of a prompt before it queues. Raises `RefusedError`."""
+
     def salt_of(self, _: dict[str, Any]) -> str:
         """Prompts with different salts share nothing in the cache."""
         return ""
@@ -205,10 +214,10 @@ class OpenAi:
     def completion_name(self, _: dict[str, Any]) -> str:
         return self._front.name("cmpl-", 24)
 
-    def chat_voice_of(self, _: dict[str, Any], ask: Ask, name: str) -> ChatVoice:
+    def chat_voice_of(self, _: dict[str, Any], ask: Ask, name: str, /) -> Voice:
         return self.chat_voice(self._front, ask, name)
 
-    def completion_voice_of(self, _: dict[str, Any], ask: Ask, name: str) -> CompletionVoice:
+    def completion_voice_of(self, _: dict[str, Any], ask: Ask, name: str, /) -> Voice:
         return self.completion_voice(self._front, ask, name)
 
 

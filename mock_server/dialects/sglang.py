@@ -115,10 +115,10 @@ class Sglang(OpenAi):
         free = given and given not in self._front.service.jobs
         return given if given and free else self._front.hex_name()
 
-    def chat_voice_of(self, body: dict[str, Any], ask: Ask, name: str) -> SglangChat:
+    def chat_voice_of(self, body: dict[str, Any], ask: Ask, name: str, /) -> SglangChat:
         return SglangChat(self._front, ask, name, continuous=_continuous(body))
 
-    def completion_voice_of(self, body: dict[str, Any], ask: Ask, name: str) -> SglangCompletion:
+    def completion_voice_of(self, body: dict[str, Any], ask: Ask, name: str, /) -> SglangCompletion:
         return SglangCompletion(self._front, ask, name, continuous=_continuous(body))
 
     def salt_of(self, body: dict[str, Any]) -> str:

@@ -38,6 +38,7 @@ class Vllm(OpenAi):
 
     name = "vllm"
     owner = "vllm"
+    empty_prompt = "The decoder prompt cannot be empty"
     open_paths: tuple[str, ...] = ("/health", "/version", "/metrics", "/tokenize", "/detokenize")
 
     def __init__(self, front: Front) -> None:
@@ -135,34 +136,13 @@ class Vllm(OpenAi):
     def completion_name(self, _: dict[str, Any]) -> str:
         return f"cmpl-{self._front.hex_name(16)}"
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        front = self._front
-        body = await front.body(request)
-        self.check(body)
-        name = self.chat_name(body)
-        segments = front.segmenter.chat(asks.parse_messages(body))
-        ask = self.asked(body, name, tools=True)
-        self._check_fits(ask, segments, lambda: render(asks.parse_messages(body)))
-        voice = VllmChat(front, ask, name, **self._manner(body))
-        return await front.answer(request, ask, segments, voice, name=name)
+    def chat_voice_of(self, body: dict[str, Any], ask: Ask, name: str, /) -> VllmChat:
+        return VllmChat(self._front, ask, name, **self._manner(body))
 
-    async def _completion(self, request: web.Request) -> web.StreamResponse:
-        front = self._front
-        body = await front.body(request)
-        self.check(body)
-        name = self.completion_name(body)
-        prompt = asks.parse_prompt(body)
-        text = prompt if isinstance(prompt, str) else front.text_of(prompt)
-        if not text:
-            told = "The decoder prompt cannot be empty"
-            raise RefusedError("value", told, field="prompt", value="")
-        ask = self.asked(body, name, tools=False)
-        voice = VllmCompletion(front, ask, name, **self._manner(body))
-        segments = front.segmenter.raw(text)
-        self._check_fits(ask, segments, lambda: text)
-        return await front.answer(request, ask, segments, voice, name=name)
+    def completion_voice_of(self, body: dict[str, Any], ask: Ask, name: str, /) -> VllmCompletion:
+        return VllmCompletion(self._front, ask, name, **self._manner(body))
 
-    def _check_fits(self, ask: Ask, segments: list[Segment], text: Callable[[], str]) -> None:
+    def check_fits(self, ask: Ask, segments: list[Segment], text: Callable[[], str], /) -> None:
         """The prompt and all of the answer that is asked for must fit. A `text` that is too long
         for any tokenizing is refused by its letters. Raises `RefusedError`."""
         ctx, prompt = self._front.service.ctx_per_slot, total_tokens(segments)

@@ -22,7 +22,6 @@ _NEVER = {
 """Families of which nothing happens here, with their labels: the first engine state is 1."""
 _ONLY = {"admission_rejections_total": "model_name", "cache_config_info": "engine"}
 """Families with one of the two usual labels."""
-_PAGE_TOKENS = 16
 
 Sample = tuple[dict[str, str], float]
 
@@ -159,12 +158,12 @@ class VllmMetrics:
         return by_label
 
     def _config(self) -> dict[str, str]:
-        room = self._service.room_tokens
+        room, design = self._service.room_tokens, self._service.box.design
         return {
-            "block_size": str(_PAGE_TOKENS),
-            "enable_prefix_caching": str(self._service.box.design.prefix_cache),
+            "block_size": str(design.page_tokens),
+            "enable_prefix_caching": str(design.prefix_cache),
             "kv_cache_size_tokens": str(room),
-            "num_gpu_blocks": str(room // _PAGE_TOKENS),
+            "num_gpu_blocks": str(room // design.page_tokens),
         }
 
 
