@@ -53,7 +53,9 @@ class ServerSpec:
     draft: str | None = None
 
 
-MOCK_BOX = ServerSpec(hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4", slots=4, ctx=32_768)
+MOCK_BOX = ServerSpec(
+    hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4", slots=4, ctx=32_768, kv_unified=False
+)
 """What the bundled mock server is where nothing else is told."""
 
 
