@@ -185,6 +185,25 @@ class Box:
 
     # --- reading ------------------------------------------------------------------------------
 
+    def decode_tokens_by(self, at: float) -> int:
+        """`usage.decode_tokens` as it will be at `at`, told without letting time pass.
+
+        Nothing may happen by then but passes that decode: `next_event_at` is after `at`.
+        """
+        tokens, each = self.usage.decode_tokens, len(self._decoders.tasks)
+        if not each:
+            return tokens
+        plan = self._plan
+        plan.turn_at(at)
+        taken = plan.taken
+        for block in plan.blocks:
+            if block.decodes:
+                tokens += each * (bisect_right(block.ends, at, taken) - taken)
+            if block.end > at:
+                break
+            taken = 0
+        return tokens
+
     def token_times(self, id: str) -> NDArray[np.float64]:  # noqa: A002
         """When the answer's tokens came, so far. Shape (tokens,), seconds.
 

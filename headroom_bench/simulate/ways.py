@@ -157,12 +157,12 @@ class Ways:
         return {name: medium.radio.offered_s for name, medium in self._media.items()}
 
     def account(self, now: float) -> None:
-        """Tells the radios what they carried since the last change. The box must be at `now`, or
-        what it gave before would count as given later, all at once."""
+        """Tells the radios what they carried since the last change. All that happens in the box
+        before `now` must have been heard of."""
         if now <= self._accounted_s:
             return
         self._accounted_s = now
-        tokens = self._box.usage.decode_tokens
+        tokens = self._box.decode_tokens_by(now)
         each = (tokens - self._tokens) / self._streams if self._streams else 0.0
         self._tokens = tokens
         for medium in self._media.values():

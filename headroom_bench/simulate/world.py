@@ -254,7 +254,7 @@ class SimulatedWorld:
             kind="tool_call" if request.round < request.rounds - 1 else "prose",
         )
         if self._ways.shares(request):
-            self._catch_up()
+            self._ways.account(now)
         up_s = self._ways.up_s(request, prompt_tokens)
         self._kernel.at(asked.sent_at + up_s, self._arrive, wanted)
 

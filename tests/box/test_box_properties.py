@@ -87,9 +87,15 @@ def ask(box: Box, call: Call) -> None:
 
 
 def advance_checked(box: Box, to: float) -> list[Event]:
-    """Advance, and hold the forecast to what came: nothing happens before it."""
+    """Advance, and hold the forecast to what came: nothing happens before it, and the tokens until
+    then can be told beforehand."""
     forecast = box.next_event_at()
+    quiet = forecast is None or to < forecast
+    tokens = box.decode_tokens_by(to) if quiet else 0
     events = box.advance(to)
+    if quiet:
+        assert not events
+        assert tokens == box.usage.decode_tokens
     if events:
         assert forecast is not None
         assert forecast <= events[0].at
