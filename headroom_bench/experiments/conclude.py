@@ -40,7 +40,8 @@ def conclude(state: RunState) -> RunOutcome:
     journal_load = Load()
     if state.journal is not None:
         within = (window.warmup_s, window.ended_s)
-        journal_load = state.journal.conclude(records, folder, within, state.warn)
+        slots = state.facts.slots if state.facts else None
+        journal_load = state.journal.conclude(records, folder, within, slots, state.warn)
     beside = set_beside(state, journal_load, kept(records, window))
     targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
     folder.write_rows("turns.jsonl", turns_of(records, targets))

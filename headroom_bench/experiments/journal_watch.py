@@ -16,7 +16,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
 from headroom_bench.results.reading import read_rows
 from headroom_bench.results.run_folder import RunFolder
-from headroom_bench.results.statistics import busy_seconds
+from headroom_bench.results.statistics import busy_seconds, seconds_at_level
 
 Row = TypeVar("Row", JournalRecord, JournalSample)
 
@@ -101,10 +101,11 @@ class JournalWatch:
         requests: Sequence[RequestRecord],
         folder: RunFolder,
         window_s: tuple[float, float],
+        slots: int | None,
         warn: Callable[[str], None],
     ) -> Load:
         """Joins, writes journal.jsonl, and returns how busy the server's own clock says it was
-        between two moments of the run's clock."""
+        between two moments of the run's clock. `slots`: how many the server says that it has."""
         asked = [timings for record in requests if (timings := server_timings(record))]
         report = join(self.records, asked)
         folder.write_rows("journal.jsonl", self.records)
@@ -117,7 +118,7 @@ class JournalWatch:
                 "the server's own figures are not used"
             )
             return Load()
-        return load_within(self.records, requests, *window_s)
+        return load_within(self.records, requests, *window_s, slots)
 
 
 def server_timings(record: RequestRecord) -> ServerTimings | None:
@@ -159,8 +160,10 @@ def load_within(
     requests: Iterable[RequestRecord],
     from_s: float,
     to_s: float,
+    slots: int | None = None,
 ) -> Load:
-    """How busy the server was between two moments of the run's clock.
+    """How busy the server was between two moments of the run's clock, and how long all of its slots
+    were taken, where it says how many it has.
 
     Joined records tell how far each life of the server's clock is from the run's; lives without any
     are left out, and nothing is known where there is none.
@@ -184,5 +187,9 @@ def load_within(
         for each, began_s, ended_s in spans
         if each.instance in by
     ]
-    busy_s = busy_seconds((low, high) for low, high in within if low < high)
-    return Load(busy_share=min(1.0, busy_s / (to_s - from_s)))
+    within = [(low, high) for low, high in within if low < high]
+    window_s = to_s - from_s
+    return Load(
+        busy_share=min(1.0, busy_seconds(within) / window_s),
+        all_slots_share=min(1.0, seconds_at_level(within, slots) / window_s) if slots else None,
+    )

@@ -31,6 +31,20 @@ def test_busy_is_of_the_window_on_the_runs_clock() -> None:
     assert load_within(journal, asked, 7.0, 12.0).busy_share == pytest.approx(3 / 5)
 
 
+def test_slots_are_all_taken_while_as_many_answers_are_under_way() -> None:
+    """Ours from 2 to 8 and from 10 to 14, somebody else's from 13 to 15."""
+    asked = [record(user=n, end_s=end_s) for n, end_s in enumerate((8.0, 14.0))]
+    journal = [
+        told(2.0, 8.0, asked[0].request_id),
+        told(10.0, 14.0, asked[1].request_id),
+        told(13.0, 15.0, None),
+    ]
+    shares = [
+        load_within(journal, asked, 0.0, 20.0, slots).all_slots_share for slots in (1, 2, 3, None)
+    ]
+    assert shares == [pytest.approx(11 / 20), pytest.approx(1 / 20), 0.0, None]
+
+
 def test_each_life_of_a_server_has_its_own_clock() -> None:
     asked = [record(user=n, end_s=end_s) for n, end_s in enumerate((4.0, 14.0))]
     journal = [
