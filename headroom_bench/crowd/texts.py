@@ -9,16 +9,20 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
+from typing import Literal
 
 from headroom_bench.crowd.phrases import NUMBER, PHRASES, WORD
 
 SENTENCE_TOKENS = 13
 """Where words stand alone every so many tokens one is a full stop."""
 OPENING_WORDS = 3
+Sizes = Literal["exact", "counted", "guessed"]
+"""How the sizes of words and phrases are known: each from the server's own tokenizer; by kind, from
+what the server counted for a whole text; or not."""
 LINE_MARK = ":\n"
 """Ends the opening words of kinds whose phrases are lines."""
 
@@ -53,8 +57,18 @@ class Vocabulary:
     """By kind. A kind that has none is written as prose, prose that has none as bare words."""
     mark_tokens: int = 2
     """Tokens of LINE_MARK after a word."""
-    exact: bool = False
-    """Whether the server's own tokenizer counted it all; else sizes are estimates."""
+    sizes: Sizes = "guessed"
+
+    @property
+    def exact(self) -> bool:
+        return self.sizes == "exact"
+
+    def resized(self, ratios: Mapping[str, float]) -> Vocabulary:
+        """With phrases of each kind so many times as long as they were thought to be."""
+        phrases = {
+            kind: _resized(known, ratios.get(kind, 1.0)) for kind, known in self.phrases.items()
+        }
+        return replace(self, phrases=phrases, sizes="counted")
 
 
 @cache
@@ -78,6 +92,18 @@ def guessed_vocabulary() -> Vocabulary:
         for kind, texts in PHRASES.items()
     }
     return Vocabulary(common_words(), common_numbers(), phrases)
+
+
+def _resized(phrases: Sequence[Phrase], ratio: float) -> tuple[Phrase, ...]:
+    """In whole tokens, rounded so that they are right together: they are drawn alike often."""
+    found = []
+    thought = given = 0
+    for phrase in phrases:
+        thought += phrase.tokens
+        tokens = max(1, round(thought * ratio) - given)
+        given += tokens
+        found.append(replace(phrase, tokens=tokens))
+    return tuple(found)
 
 
 def _estimated(phrase: str) -> int:

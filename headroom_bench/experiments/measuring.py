@@ -121,7 +121,7 @@ async def measure(
     Raises:
         UserError: results could not be written; what was measured before is on disk.
     """
-    wire = _transport(plan.access)
+    wire = transport_to(plan.access)
     lag = LagWatch()
     writer = RecordWriter(folder)
     world = LiveWorld(
@@ -163,7 +163,7 @@ async def measure(
         harness.writer_lag_max_s = writer.worst_lag_s
 
 
-def _transport(access: Access) -> Transport:
+def transport_to(access: Access) -> Transport:
     """The fast path; aiohttp where a proxy is in between, which the fast path does not speak to."""
     if access.proxy is None:
         return Wire(

@@ -9,13 +9,15 @@ from typing import Any
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.prompts import answered_segments
 from headroom_bench.crowd.script import SHARED_PART
-from headroom_bench.crowd.texts import Vocabulary
+from headroom_bench.crowd.texts import Sizes, Vocabulary
 from headroom_bench.crowd.world import Request
 from headroom_bench.measures import quantile
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.prompt_checks import prompt_warnings
 from headroom_bench.segments import total_tokens
 from headroom_bench.units import counted
+
+_LENGTHS: dict[Sizes, str] = {"exact": "exact", "counted": "counted", "guessed": "estimated"}
 
 
 @dataclass(slots=True)
@@ -50,15 +52,15 @@ def forces_lengths(crowd: Crowd) -> bool:
 def prompts_row(crowd: Crowd, vocabulary: Vocabulary | None, new: NewText) -> dict[str, Any]:
     """The `prompts` object of summary.json.
 
-    lengths: exact (counted by the server's tokenizer), estimated (corrected by its usage), or
-    recorded. as_prose: kinds of text that could not be written with exact lengths.
+    lengths: exact (by the server's tokenizer), counted (by its usage, of a few texts before the
+    run), estimated, or recorded; counted and estimated ones are corrected by its usage as the run
+    goes on. as_prose: kinds of text that could not be written with exact lengths.
     """
     prompts = crowd.prompts
     row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}
     if not prompts.filler:
         return {**row, "lengths": "recorded", "sessions": len(prompts.sessions)}
-    exact = vocabulary is not None and vocabulary.exact
-    row["lengths"] = "exact" if exact else "estimated"
+    row["lengths"] = _LENGTHS[vocabulary.sizes if vocabulary else "guessed"]
     row["as_prose"] = sorted(crowd.kinds() - set(vocabulary.phrases)) if vocabulary else []
     if prompts.kind == "shared-prefix":
         row["shared_share"] = new.shared / new.tokens if new.tokens else None

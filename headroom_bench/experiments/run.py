@@ -17,7 +17,7 @@ from headroom_bench.experiments.deployment import box_of, check_names
 from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
-from headroom_bench.experiments.measuring import MeasurePlan, Writing, measure
+from headroom_bench.experiments.measuring import MeasurePlan, Writing, measure, transport_to
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.prompt_report import context_needs, forces_lengths
 from headroom_bench.experiments.run_options import RunOptions
@@ -34,12 +34,13 @@ from headroom_bench.experiments.serving import check_access, serving
 from headroom_bench.experiments.thinking import with_thinking_of
 from headroom_bench.live.access import Access, access_to
 from headroom_bench.live.clock import RunClock, monotonic_ns
+from headroom_bench.live.counting import UsageCounter
 from headroom_bench.live.dialect import can_force_length
 from headroom_bench.live.lifecycle import ManagedServer
 from headroom_bench.live.probe import Control, probe, too_small
 from headroom_bench.live.sockets import allow_connections
 from headroom_bench.live.tokenizer import tokenizer_of
-from headroom_bench.live.vocabulary import template_of, vocabulary_of
+from headroom_bench.live.vocabulary import counted_by, template_of, vocabulary_of
 from headroom_bench.redaction import redact, scrub_file
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.run_folder import RunFolder
@@ -215,7 +216,7 @@ async def _measured(
         writing=writing,
         run_id=state.folder.run_id,
         target=options.target.name,
-        model=options.target.model or facts.model or "default",
+        model=_model_asked(state),
         dialect=facts.dialect,
         salt=secrets.token_hex(8),
         duration_s=options.duration_s,
@@ -241,6 +242,12 @@ async def _measured(
         )
 
 
+def _model_asked(state: RunState) -> str:
+    """The `model` of every request's body."""
+    assert state.facts is not None
+    return state.options.target.model or state.facts.model or "default"
+
+
 async def _get_to_know(state: RunState, access: Access) -> Writing:
     """Probes the target, warns of what will go wrong; returns what to write prompts with."""
     options = state.options
@@ -251,10 +258,14 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
         )
         model = options.target.model or facts.model
         tokenizer = await tokenizer_of(control, facts.dialect, model)
-        state.vocabulary = await vocabulary_of(tokenizer, options.crowd.kinds())
-        template = await template_of(tokenizer)
+        if tokenizer is None and options.crowd.prompts.filler and options.max_rps is None:
+            writing = await _counted(state, access)
+        else:
+            vocabulary = await vocabulary_of(tokenizer, options.crowd.kinds())
+            writing = Writing(vocabulary, await template_of(tokenizer))
     finally:
         await control.close()
+    state.vocabulary = writing.vocabulary
     if not options.target.embedded_mock:  # which answers at once
         named = options.target.server.model or model
         thinking = with_thinking_of(options.crowd, named, options.thinking)
@@ -280,7 +291,22 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
     if why := _no_prediction(state):
         state.say(f"no prediction beside it: {why}")
     state.folder.write_manifest(manifest(state, "running"))
-    return Writing(state.vocabulary, template)
+    return writing
+
+
+async def _counted(state: RunState, access: Access) -> Writing:
+    """How long texts are, by what the server counts for a few of them."""
+    target, facts = state.options.target, state.facts
+    assert facts is not None
+    state.say("the server has no tokenizer to ask: a few short requests tell how long texts are")
+    transport = transport_to(access)
+    try:
+        counter = UsageCounter(
+            transport, access.headers, _model_asked(state), facts.dialect, target.body
+        )
+        return Writing(*await counted_by(counter, state.options.crowd.kinds(), state.folder.run_id))
+    finally:
+        await transport.aclose()
 
 
 def _no_prediction(state: RunState) -> str | None:

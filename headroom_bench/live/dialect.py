@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from headroom_bench.crowd.world import Request
 
 CHAT_PATH = "/v1/chat/completions"
 
@@ -29,21 +28,29 @@ def can_force_length(dialect: str) -> bool:
 
 
 def chat_body(
-    request: Request, messages: list[dict[str, str]], model: str, dialect: str, *, force: bool
+    messages: Sequence[Mapping[str, str]],
+    max_tokens: int,
+    model: str,
+    dialect: str,
+    *,
+    force: bool = False,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The JSON body of a streaming chat request that asks for its usage.
 
-    No `seed`: some servers then run requests one by one.
+    `force`: exactly `max_tokens` are wanted. `more`: a target's own fields; None leaves out one
+    that would be sent. No `seed`: some servers then run requests one by one.
     """
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
-        "max_tokens": request.max_tokens,
+        "max_tokens": max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
         **_RUNNING_COUNTS.get(dialect, {}),
     }
-    if force or request.force_length:
+    if force:
         for field in _CAN_FORCE.get(dialect, ()):
-            body[field] = True if field == "ignore_eos" else request.max_tokens
-    return body
+            body[field] = True if field == "ignore_eos" else max_tokens
+    body |= more or {}
+    return {name: value for name, value in body.items() if value is not None}

@@ -15,7 +15,7 @@ from headroom_bench.crowd.prompts import (
     to_messages,
 )
 from headroom_bench.crowd.sessions import RECORDED
-from headroom_bench.crowd.texts import Vocabulary, Writer
+from headroom_bench.crowd.texts import Sizes, Vocabulary, Writer
 from headroom_bench.crowd.world import Request
 from headroom_bench.live.lengths import Feedback
 from headroom_bench.records import RequestRecord
@@ -25,10 +25,10 @@ Whole = TypeVar("Whole")
 
 SLACK_TOKENS = 16
 """Counts that differ by no more say nothing: a block of a paged cache, a template's whims."""
-_DOUBT_EXACT, _DOUBT_LEARNT, _DOUBT_FILLER, _DOUBT_RECORDED = 0.02, 0.2, 0.3, 0.5
+_DOUBT_EXACT, _DOUBT_LEARNT, _DOUBT_GUESSED, _DOUBT_RECORDED = 0.02, 0.2, 0.3, 0.5
 """How far below our own count a server's may be before the prompt was cut, as a share of it."""
 
-_DOUBT_SHARED = 0.5
+_DOUBT_SHARED: dict[Sizes, float] = {"exact": 0.0, "counted": 0.1, "guessed": 0.5}
 """How much longer than estimated a shared text may be, as a share of it."""
 _LARGE_TEMPLATE = 48
 """Tokens of a template that writes a system message of its own (SmolLM2's: 30)."""
@@ -94,7 +94,8 @@ class Renderer:
         self._writer = Writer(vocabulary, salt)
         self._template = template
         self._recorded = recorded or {}
-        self._feedback = Feedback(vocabulary.exact)
+        self._sizes = vocabulary.sizes
+        self._feedback = Feedback(vocabulary.sizes, template)
         self._shared_texts = SharedTexts()
         self._shared: dict[str, tuple[str, float]] = {}
         self._talks: dict[tuple[str, int], _Talk] = {}
@@ -112,7 +113,7 @@ class Renderer:
         history = answered_segments(request)
         shape = _shape(request, history, talk.ended_by)
         extra = self._known_extra(request, history, talk.ended_by)
-        size = self._feedback.size(shape, self._template, extra)
+        size = self._feedback.size(shape, extra)
         before = total_tokens(segments[:history])
         off = self._misjudged(segments[history:], size.ratio)
         written = 0.0
@@ -137,7 +138,7 @@ class Renderer:
         )
         shared = total_tokens(segments[:leading])
         if shared_written is not None:
-            doubt = 0.0 if self._feedback.knows(shape) else _DOUBT_SHARED
+            doubt = 0.0 if self._feedback.knows(shape) else _DOUBT_SHARED[self._sizes]
             shared = round(shared_written * size.ratio * (1 + doubt))
         template = self._template_tokens(shape, size.added)
         return Prompt(
@@ -172,10 +173,10 @@ class Renderer:
     ) -> int:
         if self._feedback.exact:
             doubt = _DOUBT_EXACT
-        elif self._feedback.knows(shape):
+        elif self._sizes == "counted" or self._feedback.knows(shape):
             doubt = _DOUBT_LEARNT
         else:
-            doubt = _DOUBT_FILLER
+            doubt = _DOUBT_GUESSED
         if any(segment.kind == RECORDED for segment in segments):
             doubt = max(doubt, _DOUBT_LEARNT if self._feedback.knows(shape) else _DOUBT_RECORDED)
         sure = before * (1 - (_DOUBT_RECORDED if talk.vague else _DOUBT_EXACT))
@@ -240,7 +241,7 @@ class Renderer:
         counted = record.prompt_tokens
         if counted is None or sent.shared_written is None:
             return
-        size = self._feedback.size(sent.shape, self._template, 0)
+        size = self._feedback.size(sent.shape, 0)
         record.template_tokens = min(counted, max(0, round(size.added)))
         shared = round(sent.shared_written * size.ratio)
         record.reusable_tokens = min(counted, shared + record.template_tokens)

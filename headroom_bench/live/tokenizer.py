@@ -34,7 +34,7 @@ class LlamaCppTokenizer:
         return await self._ids({"content": text, "add_special": False, "parse_special": False})
 
     async def chat_tokens(self, chat: Chat) -> int | None:
-        response = await self._control.post("/apply-template", {"messages": _messages(chat)})
+        response = await self._control.post("/apply-template", {"messages": messages_of(chat)})
         prompt = json_object(response).get("prompt")
         if response.status_code != 200 or not isinstance(prompt, str):
             return None
@@ -57,7 +57,7 @@ class VllmTokenizer:
         return _whole_numbers(await self._ask({"prompt": text, "add_special_tokens": False}))
 
     async def chat_tokens(self, chat: Chat) -> int | None:
-        told = await self._ask({"messages": _messages(chat), "add_generation_prompt": True})
+        told = await self._ask({"messages": messages_of(chat), "add_generation_prompt": True})
         return len(_whole_numbers(told)) or None
 
     async def _ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ async def tokenizer_of(control: Control, dialect: str, model: str | None) -> Tok
         return None
 
 
-def _messages(chat: Chat) -> list[dict[str, str]]:
+def messages_of(chat: Chat) -> list[dict[str, str]]:
     return [{"role": role, "content": text} for role, text in chat]
 
 

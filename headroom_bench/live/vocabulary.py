@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from typing import Protocol
 
 from headroom_bench.crowd.phrases import PHRASES
 from headroom_bench.crowd.prompts import TemplateTokens
@@ -25,6 +26,10 @@ from headroom_bench.live.tokenizer import Chat, Tokenizer
 _LEAST_WORDS = 100
 _CHECKED_TOKENS = (40, 150, 700)
 """Lengths of the texts on which a vocabulary is tried."""
+_SAMPLE_TOKENS = 300
+"""Least guessed length of the texts that a server counts: a slow one reads them in seconds."""
+_LEAST_RATIO = 1 / 3
+"""Counted over guessed tokens; beyond it the count is of something else than our text."""
 
 
 async def vocabulary_of(tokenizer: Tokenizer | None, kinds: Iterable[str]) -> Vocabulary:
@@ -40,7 +45,7 @@ async def vocabulary_of(tokenizer: Tokenizer | None, kinds: Iterable[str]) -> Vo
         return guessed_vocabulary()
     mark = len(await tokenizer.ids(words[0] + LINE_MARK + words[0])) - 2
     numbers = await _equal_numbers(tokenizer)
-    vocabulary = Vocabulary(words, numbers, {}, mark, exact=True)
+    vocabulary = Vocabulary(words, numbers, {}, mark, "exact")
     if not await _adds_up(tokenizer, vocabulary, "prose"):
         return guessed_vocabulary()
     for kind in ("prose", *sorted(set(kinds) - {"prose"})):
@@ -122,12 +127,16 @@ async def template_of(tokenizer: Tokenizer | None) -> TemplateTokens:
     """What the server's chat template adds, where it can be asked; else to be learnt."""
     if tokenizer is None:
         return TemplateTokens()
-    system, user = ("system", "time"), ("user", "time")
-    first, alone, again = await asyncio.gather(
-        _template_extra(tokenizer, [system, user]),
-        _template_extra(tokenizer, [user]),
-        _template_extra(tokenizer, [system, user, ("assistant", "time"), user]),
-    )
+    found = await asyncio.gather(*(_template_extra(tokenizer, chat) for chat in _TEMPLATE_CHATS))
+    return _template(*found)
+
+
+_SYSTEM, _USER, _ANSWER = ("system", "time"), ("user", "time"), ("assistant", "time")
+_TEMPLATE_CHATS: tuple[Chat, ...] = ((_USER,), (_SYSTEM, _USER), (_SYSTEM, _USER, _ANSWER, _USER))
+
+
+def _template(alone: int | None, first: int | None, again: int | None) -> TemplateTokens:
+    """From what it adds to each of `_TEMPLATE_CHATS`."""
     if first is None or alone is None or again is None:
         return TemplateTokens()
     turn = max(0, again - first)
@@ -139,3 +148,52 @@ async def _template_extra(tokenizer: Tokenizer, chat: Chat) -> int | None:
     whole = await tokenizer.chat_tokens(chat)
     texts = await asyncio.gather(*(tokenizer.ids(text) for _, text in chat))
     return whole - sum(len(ids) for ids in texts) if whole and all(texts) else None
+
+
+class PromptCounter(Protocol):
+    async def chat_tokens(self, chat: Chat) -> int | None:
+        """Tokens of a whole prompt; None where the server does not say."""
+        ...
+
+
+async def counted_by(
+    counter: PromptCounter, kinds: Set[str], salt: str
+) -> tuple[Vocabulary, TemplateTokens]:
+    """What to write with where the server has no tokenizer for us, but says how long prompts were:
+    phrases as long as those of a whole text of their kind were counted.
+
+    Asks once for each kind and for each of a few short chats, one after the other, since small
+    servers serve one at a time. What is not answered stays a guess.
+    """
+    extras: list[int | None] = []
+    for chat in _TEMPLATE_CHATS:
+        counted = await counter.chat_tokens(chat)
+        if counted is None:
+            return guessed_vocabulary(), TemplateTokens()
+        extras.append(counted - len(chat))  # each text is one token
+    template = _template(*extras)
+    vocabulary, chance = guessed_vocabulary(), random.Random(salt)
+    ratios = {}
+    for kind in sorted({"prose", *kinds} & vocabulary.phrases.keys()):
+        text, guessed = _sample(vocabulary, kind, chance)
+        counted = await counter.chat_tokens([("user", text)])
+        ratio = ((counted or 0) - template.lone_turn) / guessed
+        if not _LEAST_RATIO < ratio < 1 / _LEAST_RATIO:
+            return vocabulary, template
+        ratios[kind] = ratio
+    return vocabulary.resized(ratios), template
+
+
+def _sample(vocabulary: Vocabulary, kind: str, chance: random.Random) -> tuple[str, int]:
+    """Every phrase of a kind as often as the others, and their guessed tokens together."""
+    phrases = vocabulary.phrases[kind]
+    each = sum(phrase.tokens for phrase in phrases)
+    times = -(-_SAMPLE_TOKENS // each)
+    text = "".join(
+        phrase.filled(
+            iter(chance.choices(vocabulary.words, k=len(phrase.slots))),
+            iter(chance.choices(vocabulary.numbers, k=len(phrase.slots))),
+        )
+        for phrase in phrases * times
+    )
+    return text, times * each

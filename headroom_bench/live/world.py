@@ -244,18 +244,15 @@ class LiveWorld:
         )
 
     def _body(self, request: Request, messages: list[dict[str, str]]) -> bytes:
+        asking = self._asking
         body = chat_body(
-            request,
             messages,
-            self._asking.model,
-            self._asking.dialect,
-            force=self._asking.force_lengths,
+            request.max_tokens,
+            asking.model,
+            asking.dialect,
+            force=asking.force_lengths or request.force_length,
+            more=asking.body,
         )
-        for name, value in self._asking.body.items():
-            if value is None:
-                body.pop(name, None)
-            else:
-                body[name] = value
         return json.dumps(body, separators=(",", ":")).encode()
 
     async def _exchange(self, request: Request, body: bytes) -> Exchange:

@@ -217,8 +217,10 @@ def _print_prompts(prompts: Figures | None, console: Console) -> None:
         told = f"{sessions}; lengths are theirs, not the crowd's"
     else:
         told = f"{prompts['kind']} filler, lengths {prompts['lengths']}"
-        if prompts["lengths"] == "estimated":
-            told += " and corrected by what the server counts"
+        if prompts["lengths"] == "counted":
+            told += " by the server on sample texts"
+        if prompts["lengths"] != "exact":
+            told += " and corrected by what it counts"
     if prompts.get("shared_share") is not None:
         told += f"; {prompts['shared_share']:.0%} of new text is everybody's"
     if prompts.get("as_prose"):

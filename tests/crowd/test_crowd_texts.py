@@ -19,7 +19,7 @@ from headroom_bench.crowd.texts import (
     guessed_vocabulary,
 )
 
-BARE = Vocabulary(common_words(), exact=True)
+BARE = Vocabulary(common_words(), sizes="exact")
 KINDS = sorted(PHRASES)
 
 

@@ -108,13 +108,19 @@ def test_schemas_code_and_logs_are_as_long_as_asked(dialect: str, tmp_path: Path
     assert all(row["prompt_tokens"] == row["sent_tokens"] for row in rows)
 
 
-def test_without_a_tokenizer_lengths_are_learnt(tmp_path: Path) -> None:
-    words = ("run", "mock", "--dialect", "sglang", *PLAIN, *FAST, "--requests", "12", "--json")
-    ran = headroom(*words, out=tmp_path)
+@pytest.mark.parametrize("dialect", ["ollama", "sglang", "mlx"])
+def test_without_a_tokenizer_the_server_counts_samples(dialect: str, tmp_path: Path) -> None:
+    """Also the first prompts, with what many conversations share, are about as long as asked."""
+    words = ("run", "mock", "--dialect", dialect, "--persona", kinds(tmp_path), "--json")
+    ran = headroom(*words, *FAST, "--requests", "14", out=tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert json.loads(ran.out)["prompts"]["lengths"] == "estimated"
-    rows = sorted(ran.rows("requests.jsonl"), key=lambda row: row["started_at_s"])
-    assert all(abs(row["prompt_tokens"] - 300) <= 15 for row in rows[4:])
+    assert json.loads(ran.out)["prompts"]["lengths"] == "counted"
+    rows = ran.rows("requests.jsonl")
+    assert len(rows) >= 14
+    assert all(abs(row["prompt_tokens"] / row["sent_tokens"] - 1) < 0.06 for row in rows)
+    plain = ("run", "mock", "--dialect", dialect, *PLAIN, *FAST, "--requests", "8")
+    ran = headroom(*plain, out=tmp_path / "plain")
+    assert all(abs(row["prompt_tokens"] - 300) <= 15 for row in ran.rows("requests.jsonl"))
 
 
 def test_a_prompt_that_ollama_cuts_is_told(tmp_path: Path) -> None:

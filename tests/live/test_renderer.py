@@ -23,7 +23,7 @@ from headroom_bench.records import RequestRecord
 from headroom_bench.segments import total_tokens
 
 Counting = Callable[[str], int]
-EXACT = Vocabulary(common_words(), exact=True)
+EXACT = Vocabulary(common_words(), sizes="exact")
 
 
 def bare(text: str) -> int:

@@ -10,9 +10,9 @@ from tokenizer_families import FAMILIES, Family
 
 from headroom_bench.crowd.phrases import PHRASES
 from headroom_bench.crowd.prompts import TemplateTokens
-from headroom_bench.crowd.texts import Vocabulary, Writer, common_words
+from headroom_bench.crowd.texts import Vocabulary, Writer, common_words, guessed_vocabulary
 from headroom_bench.live.tokenizer import Chat
-from headroom_bench.live.vocabulary import template_of, vocabulary_of
+from headroom_bench.live.vocabulary import counted_by, template_of, vocabulary_of
 from mock_server import tokens as mock_tokens
 
 
@@ -124,3 +124,58 @@ class Silent(Family):
 
 def test_a_template_that_cannot_be_asked_is_to_be_learnt() -> None:
     assert not asyncio.run(template_of(Silent(FAMILIES["gpt2"]))).known
+
+
+# --- without a tokenizer, by what the server counts ----------------------------------------------
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_texts_are_nearly_as_long_as_asked_once_samples_were_counted(name: str) -> None:
+    family = TOKENIZERS[name]
+    vocabulary, template = asyncio.run(counted_by(family, PHRASES.keys(), "salt"))
+    assert vocabulary.sizes == "counted"
+    told = asyncio.run(template_of(family))
+    assert template.known
+    assert abs(template.lone_turn - told.lone_turn) <= 1, "a word of two tokens may be one of them"
+    assert abs(template.system + template.turn - told.system - told.turn) <= 2
+    writer = Writer(vocabulary, "salt")
+    for kind in PHRASES:
+        off = [len(family.cut(writer.write(kind, 3000))) / 3000 - 1 for _ in range(5)]
+        assert abs(sum(off) / len(off)) < 0.05, kind
+
+
+def test_guesses_are_further_off() -> None:
+    """What the counting of samples is for."""
+    family, writer = TOKENIZERS["qwen2"], Writer(guessed_vocabulary(), "salt")
+    off = {kind: len(family.cut(writer.write(kind, 3000))) / 3000 - 1 for kind in PHRASES}
+    assert max(map(abs, off.values())) > 0.2
+
+
+@dataclasses.dataclass
+class Silenced(Family):
+    """Tells nothing after so many answers."""
+
+    answers: int = 0
+
+    async def chat_tokens(self, chat: Chat) -> int | None:
+        self.answers -= 1
+        return await super().chat_tokens(chat) if self.answers >= 0 else None
+
+
+@pytest.mark.parametrize("answers", range(6))
+def test_what_is_not_counted_stays_a_guess(answers: int) -> None:
+    silenced = Silenced(FAMILIES["gpt2"], answers=answers)
+    vocabulary, template = asyncio.run(counted_by(silenced, PHRASES.keys(), "salt"))
+    assert vocabulary == guessed_vocabulary()
+    assert template.known == (answers >= 3)
+
+
+def test_a_count_of_something_else_is_not_believed() -> None:
+    """A server that counts only what it had to read, or adds a system message of its own."""
+
+    class Odd(Family):
+        async def chat_tokens(self, chat: Chat) -> int | None:
+            return 40
+
+    vocabulary, _ = asyncio.run(counted_by(Odd(FAMILIES["gpt2"]), {"code"}, "salt"))
+    assert vocabulary == guessed_vocabulary()

@@ -76,7 +76,7 @@ def request(**device: object) -> Request:
 def body(dialect: str = "llamacpp", **more: Any) -> bytes:
     """What our client asks such a server."""
     messages = [{"role": "user", "content": "Go on."}]
-    asked = chat_body(request(), messages, "mock", dialect, force=True)
+    asked = chat_body(messages, request().max_tokens, "mock", dialect, force=True)
     return json.dumps(asked | more).encode()
 
 

@@ -32,7 +32,7 @@ def test_counts_add_up_on_prose(one: list[str], two: list[str]) -> None:
 
 
 def test_our_own_prompts_have_the_length_asked_for() -> None:
-    writer = Writer(Words(common_words(), exact=True), "salt")
+    writer = Writer(Words(common_words(), sizes="exact"), "salt")
     for tokens in (1, 12, 13, 14, 200, 5000):
         assert count(writer.write("prose", tokens)) == tokens
 
