@@ -76,9 +76,9 @@ def with_room(deployment: Deployment, told: ServerSpec) -> Deployment:
         design = design_of(deployment, told)
     except UserError:  # whoever makes a box of it will hear why
         return deployment
-    slots, ctx, drafter = design.parallel, design.ctx, deployment.drafter
-    if drafter is not None:
-        drafter = replace(drafter, slots=slots, ctx=ctx)
+    slots, ctx = design.parallel, design.ctx
+    beside = deployment.draft_model
+    drafter = replace(beside, slots=slots, ctx=ctx) if beside else deployment.drafter
     return replace(deployment, slots=slots, ctx=ctx, drafter=drafter)
 
 

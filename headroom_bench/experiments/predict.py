@@ -14,7 +14,7 @@ from headroom_bench.roofline.builds import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import Fit, draft_model, fit, kv_gb
+from headroom_bench.roofline.memory import Fit, fit, kv_gb
 from headroom_bench.roofline.passes import PassCost, Roofline
 from headroom_bench.roofline.pricer import Batch, Chunk
 from headroom_bench.roofline.ranges import (
@@ -333,7 +333,7 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
         notes.append(f"does not fit: {host.in_words} in host memory (never calibrated)")
     elif not need.fits:
         notes.append("does not fit: the speeds are what it would do if it did")
-    if (beside := draft_model(deployment)) is not None:
+    if (beside := deployment.draft_model) is not None:
         cache = kv_gb(beside, deployment.slots, deployment.ctx)
         notes.append(
             f"memory holds {beside.model.name} too: {beside.weights().total / 1e9:.1f} GB of "

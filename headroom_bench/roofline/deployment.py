@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headroom_bench.catalog import (
     BoxLink,
@@ -52,8 +52,8 @@ class Deployment:
     boxes: int = 1
     link: BoxLink | None = None
     """Between the boxes."""
-    drafter: Deployment | None = None
-    """What drafts tokens; the same model means its own prediction head (MTP)."""
+    drafter: Deployment | Literal["mtp"] | None = None
+    """What drafts tokens: another model, or the model's own prediction head."""
     calibration: Calibration | None = None
     """Whose constants these are, where the user's own measurements gave them."""
     shipped: Deployment | None = None
@@ -134,6 +134,12 @@ class Deployment:
         """Cached bytes a token."""
         return kv_bytes(self.model, self.kv_k, self.kv_v, swa_full=self.swa_full)
 
+    @property
+    def draft_model(self) -> Deployment | None:
+        """The model that drafts, where it is another one: a prediction head has no file of its
+        own."""
+        return self.drafter if isinstance(self.drafter, Deployment) else None
+
     def _calibrated(self, calibration: Calibration) -> Deployment:
         return dataclasses.replace(
             self,
@@ -150,7 +156,7 @@ class Deployment:
                 raise UserError(
                     f"{self.model.name} has no prediction head of its own; name a draft model"
                 )
-            return dataclasses.replace(self, drafter=self)
+            return dataclasses.replace(self, drafter="mtp")
         small = find_model(draft)
         quant = small.stored.quant() if small.stored else self.quant
         return dataclasses.replace(

@@ -76,6 +76,5 @@ def drafter_of(deployment: Deployment) -> Drafter | None:
     """
     if deployment.drafter is None:
         return None
-    if deployment.drafter.model == deployment.model:
-        return _PredictionHead(deployment)
-    return _DraftModel(deployment.drafter)
+    beside = deployment.draft_model
+    return _DraftModel(beside) if beside else _PredictionHead(deployment)

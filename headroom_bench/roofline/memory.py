@@ -51,15 +51,9 @@ def kv_gb(deployment: Deployment, slots: int, ctx: int) -> float:
 
 def loaded_gb(deployment: Deployment) -> float:
     """Weights in memory: the model's, and those of a draft model beside it."""
-    beside = draft_model(deployment)
+    beside = deployment.draft_model
     more = beside.weights().total if beside else 0.0
     return (deployment.weights().total + more) / 1e9
-
-
-def draft_model(deployment: Deployment) -> Deployment | None:
-    """The model that drafts, where it is another one: a prediction head has no file of its own."""
-    drafter = deployment.drafter
-    return None if drafter is None or drafter.model == deployment.model else drafter
 
 
 def fit(deployment: Deployment) -> Fit:
@@ -89,7 +83,7 @@ def sequence_bytes(kv: KvBytes, ctx: int, ubatch: int) -> float:
 
 
 def _per_slot_bytes(deployment: Deployment, ctx: int) -> float:
-    beside = draft_model(deployment)
+    beside = deployment.draft_model
     more = _per_slot_bytes(beside, ctx) if beside else 0.0
     return sequence_bytes(deployment.kv(), ctx, deployment.ubatch) + more
 

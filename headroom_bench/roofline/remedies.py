@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headroom_bench.catalog import Quant, quants
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import OVERHEAD_GB, draft_model, fit
+from headroom_bench.roofline.memory import OVERHEAD_GB, fit
 from headroom_bench.units import counted
 
 _LEAST_CONTEXT = 1024
@@ -100,7 +100,7 @@ def _fewer_slots(deployment: Deployment) -> Remedy | None:
 
 def _without_drafter(deployment: Deployment) -> Remedy | None:
     alone = dataclasses.replace(deployment, drafter=None)
-    if draft_model(deployment) is None or not fit(alone).fits:
+    if deployment.draft_model is None or not fit(alone).fits:
         return None
     return _remedy("no draft model", alone)
 

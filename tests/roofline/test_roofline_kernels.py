@@ -10,6 +10,7 @@ from headroom_bench.roofline import Batch, Chunk, Deployment, Roofline, fit
 from headroom_bench.roofline.coefficients import coefficients, host_copy_s
 from headroom_bench.roofline.iteration import multiplied_tokens, woken_experts
 from headroom_bench.roofline.kernels import quantized_cache_factor, weight_class
+from headroom_bench.roofline.memory import loaded_gb
 from headroom_bench.roofline.offload import host_share
 
 SPARK, STRIX = "dgx-spark", "strix-halo-128"
@@ -112,6 +113,16 @@ def test_drafting_costs_its_own_passes() -> None:
     assert seconds(head, prompt) > seconds(plain, prompt) + 0.15
     with pytest.raises(UserError, match="no prediction head"):
         served(draft="mtp")
+
+
+def test_a_model_that_drafts_for_itself_costs_whole_passes_of_it() -> None:
+    """Only `mtp` is its own prediction head, whose model has one."""
+    told = {"model": "qwen3-8b", "quant": "Q4_K_M"}
+    plain, itself = served(**told), served(**told, draft="qwen3-8b")
+    batch = Batch(1, 3000, 3000, 0, verify=4, draft_passes=3)
+    own = seconds(plain, Batch(1, 3000, 3000, 0))
+    assert seconds(itself, batch) == pytest.approx(seconds(plain, batch) + 3 * own)
+    assert loaded_gb(itself) == pytest.approx(2 * loaded_gb(plain))
 
 
 def test_drafting_pays_for_one_user_and_not_for_many() -> None:
