@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 HASH_BLOCK_TOKENS = 16
 """Tokens covered by one entry of `Segment.blocks`."""
@@ -32,8 +33,11 @@ class Segment:
         return Segment(self.name, self.role, self.kind, self.content_id, tokens, self.blocks)
 
 
+_tokens_of = attrgetter("tokens")
+
+
 def total_tokens(segments: Sequence[Segment]) -> int:
-    return sum(segment.tokens for segment in segments)
+    return sum(map(_tokens_of, segments))
 
 
 def shared_prefix_tokens(cached: Sequence[Segment], asked: Sequence[Segment]) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from headroom_bench.box.events import BoxRequest
+from headroom_bench.box.events import BoxRequest, made
 from headroom_bench.segments import Segment
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ Outcome = Literal["done", "length", "cancelled", "rejected", "killed"]
 """length: the context was full before the answer was complete. killed: the pool ran out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """How one request went. Times in seconds on the caller's clock, None where never reached."""
+class Served(NamedTuple):
+    """How one request went. Times in seconds on the caller's clock, None where never reached.
+
+    A named tuple, for it is made in a quarter of the time of a frozen dataclass.
+    """
 
     id: str
     outcome: Outcome
@@ -119,21 +121,24 @@ class Task:
     def served(self) -> Served:
         assert self.outcome is not None
         assert self.finished_at is not None
-        return Served(
-            id=self.request.id,
-            outcome=self.outcome,
-            truncated=self.outcome == "length",
-            slot=self.seat,
-            submitted_at=self.submitted_at,
-            admitted_at=self.admitted_at,
-            prefill_at=self.prefill_at,
-            first_token_at=self.first_token_at,
-            finished_at=self.finished_at,
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=self.cached_tokens or 0,
-            generated=len(self.times),
-            cut_tokens=self.cut_tokens,
-            drafted=self.drafted,
-            accepted=self.accepted,
-            preemptions=self.preemptions,
+        return made(
+            Served,
+            (
+                self.request.id,
+                self.outcome,
+                self.outcome == "length",
+                self.seat,
+                self.submitted_at,
+                self.admitted_at,
+                self.prefill_at,
+                self.first_token_at,
+                self.finished_at,
+                self.prompt_tokens,
+                self.cached_tokens or 0,
+                len(self.times),
+                self.cut_tokens,
+                self.drafted,
+                self.accepted,
+                self.preemptions,
+            ),
         )

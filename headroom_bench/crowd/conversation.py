@@ -18,11 +18,13 @@ class Conversation:
     user: User
     number: int
     segments: list[Segment] = field(default_factory=list)
+    id: str = field(init=False)
     script: Script = field(init=False)
     draws: Draws = field(init=False)
 
     def __post_init__(self) -> None:
         user, persona = self.user, self.user.persona
+        self.id = f"{persona.name}-{user.index}/c{self.number}"
         alike = user.prompts.kind == "identical"
         index, number = (0, 0) if alike else (user.index, self.number)
         self.draws = Draws(user.seed, persona.name, index, number)
@@ -33,10 +35,6 @@ class Conversation:
         else:
             owner = f"{persona.name}/alike" if alike else self.id
             self.script = DrawnScript(persona, self.draws, user.prompts, owner)
-
-    @property
-    def id(self) -> str:
-        return f"{self.user.persona.name}-{self.user.index}/c{self.number}"
 
     def open(self) -> None:
         """Puts down what stands at the start of every conversation."""

@@ -48,9 +48,10 @@ def sent_role(segment: Segment) -> str:
 
 def as_sent(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments in the roles that a server sees."""
-    if all(segment.role != "tool" for segment in segments):
-        return segments
-    return tuple([replace(segment, role=sent_role(segment)) for segment in segments])
+    for segment in segments:
+        if segment.role == "tool":
+            return tuple([replace(segment, role=sent_role(segment)) for segment in segments])
+    return segments
 
 
 def is_own(segment: Segment, request: Request) -> bool:

@@ -66,8 +66,9 @@ class Draws:
     def whole(
         self, distribution: Distribution, what: str, turn: int = -1, step: int = -1, least: int = 0
     ) -> int:
-        u = 0.5 if distribution.kind == "fixed" else self.u(what, turn, step)
-        return distribution.draw_whole(u, least)
+        if distribution.kind == "fixed":
+            return max(least, round(distribution.a))
+        return distribution.draw_whole(self.u(what, turn, step), least)
 
 
 class Script(Protocol):

@@ -101,28 +101,16 @@ class Link:
             seconds += (rounds - 1) * self.rtt_s
         return seconds + self._last_late_s(packets, seed_of(f"{key}/up"), payload_bytes)
 
-    def arrivals(self, sent: Times, event_bytes: int, key: str) -> Times:
-        """When events sent at `sent` (ascending) arrive, in order. Shapes (n,).
-
-        A pure function of its arguments: with more events, the first ones arrive as before.
-        """
-        count = len(sent)
-        if not count:
-            return sent
+    def events(self, event_bytes: int) -> Events:
+        """The way down for events of one size."""
         size = event_bytes + self.packets(event_bytes) * self.overhead_bytes
-        travel = self.one_way_s + self._send_s(size, self.down_bytes_s, event_bytes)
-        arrived: Times = sent + travel
-        if not (self.jitter_s or self._stalls):
-            return arrived
-        seed = seed_of(f"{key}/down")
-        if self.jitter_s:
-            arrived += exponentials(seed, count, self.jitter_s / 2)
-        if self._stalls:
-            resend_s = self.resend_s(event_bytes)
-            for place, times in self._lost(beside(seed), count):
-                arrived[place] += _stall_s(resend_s, times)
-        # What comes late holds up what was sent after it.
-        return np.maximum.accumulate(arrived, out=arrived)
+        travel_s = self.one_way_s + self._send_s(size, self.down_bytes_s, event_bytes)
+        resend_s = self.resend_s(event_bytes) if self._stalls else None
+        return Events(self, travel_s, resend_s)
+
+    def arrivals(self, sent: Times, event_bytes: int, key: str) -> Times:
+        """When events of that size arrive that were sent at `sent`: see `Events.arrivals`."""
+        return self.events(event_bytes).arrivals(sent, key)
 
     def _send_s(self, size: int, rate: float, payload_bytes: int) -> float:
         return self.frame_s(payload_bytes) if self.shared else size / rate
@@ -137,7 +125,7 @@ class Link:
         lost, latest_s = 0, 0.0
         if self._stalls:
             resend_s = self.resend_s(payload_bytes)
-            for _, times in self._lost(beside(seed), packets):
+            for _, times in self.lost(beside(seed), packets):
                 lost += 1
                 jitter_s = self.jitter_s / 2 * exponential(seed, lost)
                 latest_s = max(latest_s, _stall_s(resend_s, times) + jitter_s)
@@ -147,7 +135,7 @@ class Link:
             latest_s = max(latest_s, self.jitter_s / 2 * largest)  # of n exponentials, by its law
         return latest_s
 
-    def _lost(self, seed: int, count: int) -> Iterator[tuple[int, int]]:
+    def lost(self, seed: int, count: int) -> Iterator[tuple[int, int]]:
         """Which of `count` packets are lost, in order, and how many times in a row.
 
         Each is lost with chance `loss`, and again with the same: from one to the next both counts
@@ -170,7 +158,39 @@ class Link:
         return self.rtt_s + self.frame_s(payload_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events of one size on a link's way down."""
+
+    link: Link
+    travel_s: float
+    """Of each, where nothing is late."""
+    resend_s: float | None
+    """How much later one comes that was lost once; None where none is."""
+
+    def arrivals(self, sent: Times, key: str) -> Times:
+        """When events sent at `sent` (ascending) arrive, in order. Shapes (n,), seconds.
+
+        A pure function of its arguments: with more events, the first ones arrive as before.
+        """
+        count = len(sent)
+        if not count:
+            return sent
+        arrived: Times = sent + self.travel_s
+        jitter_s, resend_s = self.link.jitter_s, self.resend_s
+        if not jitter_s and resend_s is None:
+            return arrived
+        seed = seed_of(f"{key}/down")
+        if jitter_s:
+            arrived += exponentials(seed, count, jitter_s / 2)
+        if resend_s is not None:
+            for place, times in self.link.lost(beside(seed), count):
+                arrived[place] += _stall_s(resend_s, times)
+        # What comes late holds up what was sent after it.
+        return np.maximum.accumulate(arrived, out=arrived)
+
+
 def _stall_s(resend_s: float, times: int) -> float:
     """How much later a packet comes that was lost so many times in a row: each time the sender
     waits twice as long."""
-    return float(resend_s * (2.0**times - 1))
+    return resend_s * float(2**times - 1)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _NONE = np.zeros(())
+_FORGOTTEN_AT_ONCE = 256
+"""Stretches are forgotten in lots of at least so many."""
 
 
 class Radio:
@@ -93,8 +95,10 @@ class Radio:
 
     def forget_before(self, at: float) -> None:
         """Nobody will ask about moments before `at`."""
-        first = max(bisect_right(self._starts, at) - 1, 0)
-        if first > 256:
+        if len(self._starts) <= _FORGOTTEN_AT_ONCE:
+            return
+        first = bisect_right(self._starts, at) - 1
+        if first > _FORGOTTEN_AT_ONCE:
             for kept in (self._starts, self._backlogs, self._slopes, self._means):
                 del kept[:first]
 

@@ -55,10 +55,11 @@ class Ways:
         self._one_way_s = path.one_way_s
         self._links = dict(links)
         self._event_tokens = event_tokens
-        self._event_bytes = EVENT_BYTES + MORE_TOKEN_BYTES * (event_tokens - 1)
+        event_bytes = EVENT_BYTES + MORE_TOKEN_BYTES * (event_tokens - 1)
+        self._events = {name: link.events(event_bytes) for name, link in self._links.items()}
         shared = {link.name: link for link in self._links.values() if link.shared}
         self._media = {
-            name: _Medium(Radio(), link.frame_s(self._event_bytes)) for name, link in shared.items()
+            name: _Medium(Radio(), link.frame_s(event_bytes)) for name, link in shared.items()
         }
         self.shared = bool(self._media)
         """Some share a radio, so beginnings and ends of streams must be told."""
@@ -140,7 +141,7 @@ class Ways:
         if link.shared:
             at = at + self._media[link.name].radio.waits(at)
             np.maximum.accumulate(at, out=at)
-        arrived = link.arrivals(at, self._event_bytes, request.request_id)
+        arrived = self._events[request.persona].arrivals(at, request.request_id)
         return arrived if place is None else arrived[place]
 
     def _down_in_one(self, request: Request, link: Link, sent: Times) -> Times:

@@ -57,7 +57,7 @@ def test_packets_are_lost_as_often_as_the_link_says_each_by_itself(loss: float) 
     count, people = 2000, 300
     places, times = [], []
     for n in range(people):
-        for place, row in link._lost(seed_of(f"p-{n}"), count):
+        for place, row in link.lost(seed_of(f"p-{n}"), count):
             assert 0 <= place < count
             places.append(n * count + place)
             times.append(row)
