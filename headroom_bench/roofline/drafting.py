@@ -37,8 +37,7 @@ class _DraftModel:
         self._roofline = Roofline(deployment)
 
     def pass_s(self, sequences: int, context_tokens: float) -> float:
-        window = self._roofline.window
-        inside = context_tokens if window is None else min(context_tokens, window)
+        inside = _inside(context_tokens, self._roofline.window)
         return self._roofline.pass_s(
             Batch(sequences, round(sequences * context_tokens), round(sequences * inside), 0)
         )
@@ -52,6 +51,7 @@ class _PredictionHead:
 
     def __init__(self, deployment: Deployment) -> None:
         self._c = coefficients(deployment)
+        self._window = deployment.kv().window_tokens
         stored = deployment.weights()
         self._layers = deployment.model.n_layers
         self._head_share = stored.head / stored.always_read
@@ -60,13 +60,19 @@ class _PredictionHead:
         c = self._c
         woken = woken_experts(sequences, c.experts, c.experts_per_token, c.expert_exponent)
         body = c.always_s * (1 - self._head_share) + c.expert_s * woken
-        cache = (c.kv_s + c.window_s) * context_tokens * sequences
+        inside = _inside(context_tokens, self._window)
+        cache = (c.kv_s * context_tokens + c.window_s * inside) * sequences
         head = c.always_s * self._head_share
         return float(head + (body + cache) / self._layers + HEAD_LAUNCH_S)
 
     def read_s(self, chunks: tuple[Chunk, ...]) -> float:
         tokens = sum(chunk.tokens for chunk in chunks)
         return HEAD_READ_S + tokens * float(self._c.body_s / self._layers + self._c.head_s)
+
+
+def _inside(context_tokens: float, window: int | None) -> float:
+    """What a layer that keeps a window reads of a context."""
+    return context_tokens if window is None else min(context_tokens, window)
 
 
 def drafter_of(deployment: Deployment) -> Drafter | None:

@@ -8,6 +8,7 @@ import pytest
 from headroom_bench.errors import UserError
 from headroom_bench.roofline import Batch, Chunk, Deployment, Roofline, fit
 from headroom_bench.roofline.coefficients import coefficients, host_copy_s
+from headroom_bench.roofline.drafting import drafter_of
 from headroom_bench.roofline.iteration import multiplied_tokens, woken_experts
 from headroom_bench.roofline.kernels import quantized_cache_factor, weight_class
 from headroom_bench.roofline.memory import loaded_gb
@@ -113,6 +114,15 @@ def test_drafting_costs_its_own_passes() -> None:
     assert seconds(head, prompt) > seconds(plain, prompt) + 0.15
     with pytest.raises(UserError, match="no prediction head"):
         served(draft="mtp")
+
+
+def test_a_prediction_head_reads_no_more_of_a_context_than_layers_of_its_model() -> None:
+    """Gemma's windows hold 1024 tokens: beyond them only layers that keep everything grow."""
+    deployment = served("Gemma 4 26B-A4B", quant="Q4_0", draft="mtp")
+    c, head = coefficients(deployment), drafter_of(deployment)
+    assert head is not None
+    grown = head.pass_s(2, 24_000) - head.pass_s(2, 8000)
+    assert grown == pytest.approx(2 * 16_000 * c.kv_s / deployment.model.n_layers)
 
 
 def test_a_model_that_drafts_for_itself_costs_whole_passes_of_it() -> None:
