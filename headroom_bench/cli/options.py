@@ -78,6 +78,10 @@ ApiKeyEnv = Annotated[
     str | None,
     typer.Option("--api-key-env", help="The environment variable with the API key.", metavar="VAR"),
 ]
+ServedModel = Annotated[
+    str | None,
+    typer.Option("--served-model", help="The model's name at the server, where not --model."),
+]
 Header = Annotated[
     list[str] | None,
     typer.Option("--header", help="Sent with every request; may be repeated.", metavar="'K: V'"),
@@ -160,6 +164,7 @@ class LengthFlags:
 class AccessFlags:
     """How a server is reached, beside its URL."""
 
+    served_model: ServedModel = None
     header: Header = None
     extra_body: ExtraBody = None
     ca_file: CaFile = None
@@ -200,9 +205,17 @@ def resolve_target(
     server = asdict(box)
     server["ctx"] = parse_size(box.ctx, "--ctx") if box.ctx is not None else None
     target = with_access(load_target(name), access)
+    served = access.served_model
+    if served is not None and target.embedded_mock:
+        raise UserError("--served-model: the bundled mock names its model itself; use --model")
     if model is not None:
-        server["model"] = model if target.embedded_mock else target.server.model
-    chosen = with_overrides(target, server, model=model, dialect=dialect, api_key_env=api_key_env)
+        told = target.embedded_mock or served is not None
+        server["model"] = model if told else target.server.model
+    elif served is not None:
+        server["model"] = target.server.model or target.model
+    chosen = with_overrides(
+        target, server, model=served or model, dialect=dialect, api_key_env=api_key_env
+    )
     if box.ctx is not None or chosen.runtime == target.runtime:
         return chosen
     from headroom_bench.experiments.whatif import with_same_sequence

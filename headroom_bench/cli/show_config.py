@@ -20,6 +20,7 @@ _PARAMETERS = {
     "max_requests": ("requests",),
     "prompts_from": ("prompts",),
     "target.headers": ("header",),
+    "target.model": ("served_model", "model"),
     "target.body": ("extra_body",),
     "crowd": ("crowd", "persona", "users", "prompt_tokens", "output_tokens", "think"),
 }

@@ -6,7 +6,8 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +38,7 @@ from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.counting import UsageCounter
 from headroom_bench.live.dialect import can_force_length
 from headroom_bench.live.lifecycle import ManagedServer
-from headroom_bench.live.probe import Control, probe, too_small
+from headroom_bench.live.probe import Control, in_doubt, probe, too_small
 from headroom_bench.live.sockets import allow_connections
 from headroom_bench.live.tokenizer import tokenizer_of
 from headroom_bench.live.vocabulary import counted_by, template_of, vocabulary_of
@@ -259,8 +260,16 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
         model = options.target.model or facts.model
         tokenizer = await tokenizer_of(control, facts.dialect, model)
         if tokenizer is None and options.crowd.prompts.filler and options.max_rps is None:
-            writing = await _counted(state, access)
+            state.say(
+                "the server has no tokenizer to ask: a few short requests tell how long texts are"
+            )
+            async with _counter(state, access) as counter:
+                kinds, salt = options.crowd.kinds(), state.folder.run_id
+                writing = Writing(*await counted_by(counter, kinds, salt))
         else:
+            if in_doubt(facts, options.target.model):
+                async with _counter(state, access) as counter:
+                    await counter.chat_tokens([("user", "time")])
             vocabulary = await vocabulary_of(tokenizer, options.crowd.kinds())
             writing = Writing(vocabulary, await template_of(tokenizer))
     finally:
@@ -294,17 +303,19 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
     return writing
 
 
-async def _counted(state: RunState, access: Access) -> Writing:
-    """How long texts are, by what the server counts for a few of them."""
-    target, facts = state.options.target, state.facts
-    assert facts is not None
-    state.say("the server has no tokenizer to ask: a few short requests tell how long texts are")
+@asynccontextmanager
+async def _counter(state: RunState, access: Access) -> AsyncIterator[UsageCounter]:
+    """Requests before the run, over connections of their own."""
+    assert state.facts is not None
     transport = transport_to(access)
     try:
-        counter = UsageCounter(
-            transport, access.headers, _model_asked(state), facts.dialect, target.body
+        yield UsageCounter(
+            transport,
+            access.headers,
+            _model_asked(state),
+            state.facts.dialect,
+            state.options.target.body,
         )
-        return Writing(*await counted_by(counter, state.options.crowd.kinds(), state.folder.run_id))
     finally:
         await transport.aclose()
 

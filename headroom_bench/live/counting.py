@@ -6,11 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from headroom_bench.errors import TargetError
 from headroom_bench.live.dialect import CHAT_PATH, chat_body
 from headroom_bench.live.exchange import Transport
-from headroom_bench.live.reading import read_stream
+from headroom_bench.live.reading import failure, read_stream
 from headroom_bench.live.tokenizer import Chat, messages_of
+from headroom_bench.redaction import shortened
 
+HOPELESS = {
+    "unauthorized": "name the variable of the API key with --api-key-env VAR",
+    "not_found": "is the URL right, and the model's name (--served-model NAME)?",
+}
+"""Failures that every request will share, and what helps."""
 PATIENCE_S = 120.0
 """Longest silence of a server, which may have to load its model first."""
 
@@ -34,12 +41,20 @@ class UsageCounter:
         self._more = more
 
     async def chat_tokens(self, chat: Chat) -> int | None:
-        """Tokens of the whole prompt, its template included; None where the server does not say."""
+        """Tokens of the whole prompt, its template included; None where the server does not say.
+
+        Raises:
+            TargetError: it will answer no request of ours: it wants a key, or has no such model.
+        """
         body = chat_body(messages_of(chat), 1, self._model, self._dialect, more=self._more)
         asked = json.dumps(body, separators=(",", ":")).encode()
         exchange = await self._transport.exchange(
             CHAT_PATH, self._headers, asked, patience_s=PATIENCE_S
         )
         *_, reading = read_stream(exchange)
+        wrong = failure(exchange, reading)
+        if wrong is not None and wrong[0] in HOPELESS:
+            told = shortened(wrong[1], 300)
+            raise TargetError(f"the server will answer nobody: {told}; {HOPELESS[wrong[0]]}")
         counted = (reading.usage or {}).get("prompt_tokens")
         return counted if isinstance(counted, int) and counted > 0 else None

@@ -28,6 +28,8 @@ class TargetFacts:
 
     dialect: str
     model: str | None = None
+    served: list[str] = field(default_factory=list)
+    """All that it lists."""
     slots: int | None = None
     ctx_per_slot: int | None = None
     build: str | None = None
@@ -147,7 +149,9 @@ def _read_models(facts: TargetFacts, response: httpx.Response) -> None:
         facts.notes.append("/v1/models lists no model")
         return
     first = listed[0]
-    facts.model = first["id"] if isinstance(first.get("id"), str) else None
+    ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
+    facts.model = ids[0] if isinstance(ids[0], str) else None
+    facts.served = [each for each in ids if isinstance(each, str)]
     for where, key in ((first.get("meta"), "n_ctx"), (first, "max_model_len")):
         if isinstance(where, dict) and isinstance(where.get(key), int):
             facts.ctx_per_slot = where[key]
@@ -175,6 +179,12 @@ def json_object(response: httpx.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) else {}
+
+
+def in_doubt(facts: TargetFacts, asked: str | None) -> bool:
+    """Whether a server may refuse whatever it is asked: it does not list its models to us, or it
+    lists others than the one that is asked for."""
+    return facts.model is None or (asked is not None and asked not in facts.served)
 
 
 def too_small(facts: TargetFacts, needs: Iterable[tuple[str, float, float]]) -> list[str]:

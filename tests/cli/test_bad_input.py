@@ -147,8 +147,6 @@ def server(status: int, body: bytes, kind: str = "text/html") -> Iterator[str]:
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (401, b'{"error":{"message":"Invalid API Key"}}', "unauthorized"),
-        (404, b"nope", "not_found"),
         (500, b"<html>boom</html>", "server_error"),
         (200, b"<html>hello</html>", "nonsense"),
     ],
@@ -165,6 +163,24 @@ def test_a_server_that_refuses_is_recorded_and_named(
     lines = rows.read_text().splitlines()
     assert len(lines) == 2
     assert all(f'"error_kind":"{kind}"' in line and '"ok":false' in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "helps"),
+    [
+        (401, b'{"error":{"message":"Invalid API Key"}}', "--api-key-env VAR"),
+        (404, b"nope", "--served-model NAME"),
+    ],
+)
+def test_a_server_that_will_answer_nobody_ends_the_run_before_it_begins(
+    status: int, body: bytes, helps: str, tmp_path: Path
+) -> None:
+    with server(status, body) as url:
+        done = headroom("run", url, *PLAIN, "--duration", "1h", cwd=tmp_path)
+    assert done.returncode == 3
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("headroom-bench: ")]
+    assert f"HTTP {status}" in line
+    assert helps in line
 
 
 def test_the_api_key_is_nowhere_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,21 @@ def _url(process: subprocess.Popen[str]) -> str:
     raise AssertionError("the mock did not start")
 
 
+def test_a_model_has_a_name_at_the_server_and_one_in_the_catalogue(
+    server: str, tmp_path: Path
+) -> None:
+    listed = httpx.get(f"{server}/v1/models", trust_env=False).json()["data"][0]["id"]
+    words = ("run", server, "--dialect", "vllm", *PLAIN, "--requests", "2", "--model", "qwen3-8b")
+    ran = headroom(*words, out=tmp_path / "refused")
+    assert ran.code == 3
+    assert "--served-model" in ran.err
+    box = ("--hardware", "rtx-4090", "--quant", "Q4_K_M", "--runtime", "llamacpp", "--json")
+    ran = headroom(*words, "--served-model", listed, *box, out=tmp_path / "served")
+    assert ran.code == 0, ran.err
+    assert ran.rows("requests.jsonl")[0]["model"] == listed
+    assert "Qwen3 8B" in json.loads(ran.out)["box"]
+
+
 def test_recorded_sessions_and_what_an_earlier_run_left_in_the_cache(
     server: str, tmp_path: Path
 ) -> None:
