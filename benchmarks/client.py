@@ -46,7 +46,7 @@ from headroom_bench.live.wire import Wire
 from headroom_bench.live.world import Asking, LiveWorld
 from headroom_bench.measures import Moments
 from headroom_bench.records import RequestRecord
-from headroom_bench.results.run_folder import compact_json
+from headroom_bench.results.rows import line_of
 from headroom_bench.segments import Segment
 
 Stamps = dict[str, list[int]]
@@ -214,7 +214,7 @@ async def with_ours(port: int, names: list[str], seen: Stamps, begin: Begin) -> 
 
     class Sink:
         def append(self, record: RequestRecord, times: Moments) -> Future[None]:
-            compact_json(record.as_row())
+            line_of(record)
             records.append(record)
             zero = clock._zero_ns
             stamps = [int((record.sent_s or 0) * 1e9) + zero]
