@@ -19,6 +19,7 @@ Difficulty = Literal["trivial", "knowledge", "logic"]
 
 _ROLES = ("system", "user", "tool")
 _KINDS = ("prose", "code", "schema", "log")
+_NOTHING = Distribution.fixed(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class Persona:
     """Tokens of an answer that calls a tool."""
     tool_wait_s: Distribution
     """How long the tool takes."""
-    reasoning: Distribution
-    """Hidden reasoning tokens before the answer."""
+    reasoning: Distribution | None
+    """Hidden reasoning tokens before the answer; None: as many as the model is known to have."""
     think_s: Distribution
     read_tok_s: float | None
     """Reading speed; None for a machine, which reads at once."""
@@ -88,6 +89,11 @@ class Persona:
     """The plain crowd's `probe`: users begin at once, no phase drawn."""
 
     @property
+    def thought(self) -> Distribution:
+        """Hidden reasoning tokens as far as this persona knows: none where it leaves them open."""
+        return _NOTHING if self.reasoning is None else self.reasoning
+
+    @property
     def largest_context(self) -> float:
         """The most tokens a conversation of this persona can hold; infinite where unbounded."""
         turns, rounds = max(1.0, self.turns.largest), max(1.0, self.rounds.largest)
@@ -95,7 +101,7 @@ class Persona:
         if rounds > 1:
             per_turn += (rounds - 1) * self.tool_output.largest
         # Reasoning is not sent again: only the last answer's is there.
-        total = turns * per_turn + self.reasoning.largest
+        total = turns * per_turn + self.thought.largest
         for plan in self.segments:
             times = {"conversation": 1.0, "turn": turns, "round": turns * (rounds - 1)}[plan.each]
             total += times * plan.tokens.largest if times else 0.0
@@ -105,7 +111,7 @@ class Persona:
     def typical_first_context(self) -> float:
         """Tokens of a typical first request and its answer."""
         new = sum(plan.tokens.typical for plan in self.segments if plan.each != "round")
-        return new + self.output.typical + self.reasoning.typical
+        return new + self.output.typical + self.thought.typical
 
 
 def load_persona(name: str) -> Persona:
@@ -130,7 +136,7 @@ def read_persona(table: Table) -> Persona:
         rounds=read_distribution(table, "rounds", Distribution.fixed(1)),
         tool_output=read_distribution(table, "tool_output", Distribution.fixed(30)),
         tool_wait_s=read_distribution(table, "tool_wait_s", Distribution.fixed(0)),
-        reasoning=read_distribution(table, "reasoning", Distribution.fixed(0)),
+        reasoning=read_distribution(table, "reasoning", None) if "reasoning" in table else None,
         think_s=read_distribution(table, "think_s", Distribution.fixed(0)),
         read_tok_s=table.number("read_tok_s", None, least=0.01),
         patience_s=table.number("patience_s", None, least=0.001),

@@ -142,9 +142,9 @@ class DrawnScript:
         persona, draws = self._persona, self._draws
         if step < self.rounds(turn) - 1:
             called = draws.whole(persona.tool_output, "tool_output", turn, step, least=1)
-            return called, draws.whole(persona.reasoning, "reasoning", turn, step)
+            return called, draws.whole(persona.thought, "reasoning", turn, step)
         output = draws.whole(persona.output, "output", turn, least=1)
-        return output, draws.whole(persona.reasoning, "reasoning", turn)
+        return output, draws.whole(persona.thought, "reasoning", turn)
 
     def _planned(self, each: Each, turn: int, step: int) -> list[Segment]:
         made: list[Segment] = []

@@ -32,8 +32,8 @@ def with_thinking(crowd: Crowd, model: Model, optional: bool = False) -> Crowd:
     """The crowd as it is answered by this model, which may think first.
 
     A model that always reasons does; one that can is taken to have it turned off, unless
-    `optional`. A persona whose file sets `reasoning` keeps it; one whose answers have a forced
-    length (the plain crowd's) gets that length and no more, thought included.
+    `optional`. A persona whose file sets `reasoning`, be it to 0, keeps it; one whose answers have
+    a forced length (the plain crowd's) gets that length and no more, thought included.
     """
     if not reasons(model, optional):
         return crowd
@@ -84,7 +84,7 @@ def thinking_tokens(model: Model, difficulty: Difficulty) -> Distribution:
 
 
 def _thinking(persona: Persona, model: Model) -> Persona:
-    if persona.reasoning.typical > 0 or persona.force_length:
+    if persona.reasoning is not None or persona.force_length:
         return persona
     return replace(persona, reasoning=thinking_tokens(model, persona.difficulty))
 

@@ -70,6 +70,8 @@ def _answer(facts: Facts) -> str:
     told = f"Answers have {_amount(facts['output'])} tokens"
     if facts.get("rounds", 1) not in (1, {"fixed": 1}):
         told += f", those that call a tool {_amount(facts.get('tool_output', 30))}"
+    if facts.get("reasoning") in (0, {"fixed": 0}):
+        return f"{told}, with no hidden reasoning before them."
     if facts.get("reasoning"):
         return f"{told}, after {_amount(facts['reasoning'])} of hidden reasoning."
     kind = {"trivial": "easy", "knowledge": "plain", "logic": "hard"}

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,9 @@ from headroom_bench.experiments.thinking import (
     with_thinking_of,
 )
 from headroom_bench.records import RequestRecord
+from headroom_bench.shipped import shipped_dir
+
+SHIPPED = shipped_dir("personas")
 
 
 def alone(persona: Persona) -> Crowd:
@@ -45,9 +47,20 @@ def test_who_thinks() -> None:
     assert not reasons(find_model("Qwen3 8B"))
     assert reasons(find_model("Qwen3 8B"), optional=True)
     assert not reasons(find_model("Llama 3.1 8B"), optional=True)
-    chat = replace(load_persona("chat-reader"), reasoning=Distribution.fixed(7))
-    kept = with_thinking(alone(chat), find_model("gpt-oss-120b"))
-    assert kept.personas()["chat-reader"].reasoning == Distribution.fixed(7)
+
+
+@pytest.mark.parametrize("tokens", [7, 0.5, 0])
+def test_a_persona_that_says_how_long_it_is_thought_for_keeps_that(
+    tokens: float, tmp_path: Path
+) -> None:
+    """Nothing said and nothing thought are different answers."""
+    file = tmp_path / "mine.toml"
+    file.write_text(f"reasoning = {tokens}\n" + (SHIPPED / "voice-question.toml").read_text())
+    oss = find_model("gpt-oss-120b")
+    own, open_ = load_persona(str(file)), load_persona("voice-question")
+    assert with_thinking(alone(own), oss).groups[0].persona.thought == Distribution.fixed(tokens)
+    assert open_.reasoning is None
+    assert with_thinking(alone(open_), oss).groups[0].persona.thought.typical > 10
 
 
 @pytest.mark.parametrize(
