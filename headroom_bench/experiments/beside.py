@@ -15,7 +15,6 @@ from headroom_bench.experiments.prediction import (
     explain,
     measured_lengths,
     predict_crowd,
-    without_copied_failures,
 )
 from headroom_bench.experiments.run_state import (
     RunState,
@@ -28,6 +27,7 @@ from headroom_bench.experiments.run_state import (
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
+from headroom_bench.results.twins import twins
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -81,7 +81,7 @@ def _fill(found: Beside, state: RunState, counted: Sequence[RequestRecord]) -> N
     found.ours = WorldOutcome(records, load, *explain(counted, load, deployment))
     if not any(record.ok for record in records):
         raise UserError("no request succeeded, so no lengths are known")
-    found.theirs = _predicted(state, deployment)
+    found.theirs = _predicted(state, deployment, counted)
 
 
 def _too_fast(records: Sequence[RequestRecord], deployment: Deployment) -> str | None:
@@ -95,8 +95,11 @@ def _too_fast(records: Sequence[RequestRecord], deployment: Deployment) -> str |
     )
 
 
-def _predicted(state: RunState, deployment: Deployment) -> WorldOutcome:
-    """The same people with the lengths that were really measured."""
+def _predicted(
+    state: RunState, deployment: Deployment, counted: Sequence[RequestRecord]
+) -> WorldOutcome:
+    """The same people with the lengths that were really measured; what bound them is told of the
+    requests that were measured."""
     outcome, _ = predict_crowd(
         state.options.crowd,
         deployment,
@@ -105,9 +108,12 @@ def _predicted(state: RunState, deployment: Deployment) -> WorldOutcome:
         lengths=measured_lengths(state.measured.records),
         server=server_told(state, deployment),
         one_way_s=one_way_s(state),
+        keep_times=False,
     )
     state.folder.write_rows("predicted.jsonl", outcome.records)
-    return replace(outcome, records=without_copied_failures(outcome.records))
+    same = twins(outcome.records, counted)
+    limits, phases = explain(same, outcome.load, deployment)
+    return replace(outcome, records=same, limits=limits, phases=phases)
 
 
 def _told(why: Exception) -> str:

@@ -18,7 +18,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.network import Link, link_named
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
-from headroom_bench.results.statistics import is_extra, steady
+from headroom_bench.results.statistics import steady
 from headroom_bench.simulate.asked import Times
 from headroom_bench.simulate.ways import Path
 from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld, Worked
@@ -143,19 +143,6 @@ _NEVER_SERVED = frozenset(
 )  # fmt: skip
 """Failures that cost a server nothing. Whoever gave up, was cut off or got half of an answer kept
 it busy until then."""
-
-
-def without_copied_failures(records: Sequence[RequestRecord]) -> list[RequestRecord]:
-    """Without the turns in which a request failed because the measured one did: nothing is
-    predicted of them."""
-    copied = [record for record in records if record.error_kind == "as_measured"]
-    lost = {(r.conversation_id, r.turn) for r in copied if not is_extra(r)}
-    return [
-        record
-        for record in records
-        if record.error_kind != "as_measured"
-        and (is_extra(record) or (record.conversation_id, record.turn) not in lost)
-    ]
 
 
 def measured_lengths(records: Iterable[RequestRecord]) -> dict[str, Lengths]:

@@ -19,12 +19,8 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted
 from headroom_bench.report.progress import Goal, Progress
-from headroom_bench.report.summary import (
-    RATIOS,
-    Window,
-    WorldOutcome,
-    build_summary,
-)
+from headroom_bench.report.ratios import RATIOS
+from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.pooling import Repeat, between, mean_of, pooled
 from headroom_bench.results.reading import read_json, read_manifest, read_requests
 from headroom_bench.results.run_folder import RunFolder

@@ -7,28 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headroom_bench.judge.causes import first_to_break, what_broke
-from headroom_bench.judge.turns import TargetLike, turns_of
+from headroom_bench.judge.turns import TargetLike, Turn, turns_of
 from headroom_bench.judge.verdict import Load, judge, turn_figures
 from headroom_bench.records import RequestRecord
+from headroom_bench.report.ratios import persona_ratios, ratios
 from headroom_bench.results.prompt_checks import prompt_figures
 from headroom_bench.results.statistics import (
     error_kinds,
     is_extra,
     persona_statistics,
-    spread,
     steady,
     totals,
-    usable,
 )
+from headroom_bench.results.twins import twins
 
-RATIOS = {
-    "ttft_p50": ("ttft_s", "p50"),
-    "ttft_p95": ("ttft_s", "p95"),
-    "decode_p50": ("decode_tok_s", "p50"),
-    "e2e_p50": ("e2e_s", "p50"),
-    "e2e_p95": ("e2e_s", "p95"),
-}
-"""Name of a ratio: the metric and the percentile that it compares."""
+MOSTLY = 0.5
+"""Where the harness spoilt more of somebody's requests than this, the rest are no fair sample of
+them: nothing is judged by those, and no ratio given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +68,16 @@ def summarise_world(
 
     `people`: how many the crowd has of each persona, whether or not they came to ask.
     """
-    turns = turns_of(records, targets)
+    own_records = {name: [r for r in records if r.persona == name] for name in targets}
+    spoilt = {name for name, own in own_records.items() if _mostly_left_out(own)}
+    turns = [turn for turn in turns_of(records, targets) if turn.persona not in spoilt]
     load, phases, on_radio = outcome.load, outcome.phases, outcome.on_radio
     word, groups = judge(turns, targets, load)
     by_persona = {}
-    for name in targets:
-        own = [record for record in records if record.persona == name]
+    for name, own in own_records.items():
         by_persona[name] = {
             "users": people[name],
+            "left_out": sum(not record.valid for record in own),
             **persona_statistics(own),
             **prompt_figures([record for record in own if record.ok and not is_extra(record)]),
             **turn_figures(turns, name),
@@ -94,6 +91,7 @@ def summarise_world(
         }
     return {
         "requests": len(records),
+        "left_out": sum(not record.valid for record in records),
         "errors": sum(1 for record in records if not record.ok),
         "error_kinds": error_kinds(records),
         "by_persona": by_persona,
@@ -112,27 +110,26 @@ def summarise_world(
     }
 
 
-def same_requests(
-    predicted: Sequence[RequestRecord], measured: Sequence[RequestRecord]
-) -> list[RequestRecord]:
-    """The predicted records of the requests that were measured."""
-    names = {record.request_id for record in measured}
-    return [record for record in predicted if record.request_id in names]
+def _mostly_left_out(records: Sequence[RequestRecord]) -> bool:
+    return sum(not record.valid for record in records) > MOSTLY * len(records)
 
 
-def ratios(measured: Sequence[RequestRecord], predicted: Sequence[RequestRecord]) -> dict[str, Any]:
-    """Measured / predicted of the main figures, over all requests that both worlds have."""
-    ours = {record.request_id: record for record in usable(measured)}
-    theirs = {record.request_id: record for record in usable(predicted)}
-    both = [name for name in ours if name in theirs]
-    found: dict[str, Any] = {"n": len(both)}
-    for name, (metric, percentile) in RATIOS.items():
-        ours_at, theirs_at = (
-            spread(getattr(world[request_id], metric) for request_id in both)[percentile]
-            for world in (ours, theirs)
-        )
-        found[name] = ours_at / theirs_at if ours_at is not None and theirs_at else None
-    return found
+def _both_worlds(
+    measured: Sequence[RequestRecord],
+    predicted: Sequence[RequestRecord],
+    targets: Mapping[str, TargetLike | None],
+) -> dict[str, Any] | None:
+    """The `ratio` of a summary; None, in whole or for a persona, where most were left out."""
+    if _mostly_left_out(measured):
+        return None
+    turns: list[list[Turn]] = [turns_of(world, targets) for world in (measured, predicted)]
+    by_persona = {}
+    for name in targets:
+        ours, theirs = ([r for r in world if r.persona == name] for world in (measured, predicted))
+        own_turns = ([turn for turn in world if turn.persona == name] for world in turns)
+        spoilt = _mostly_left_out(ours)
+        by_persona[name] = None if spoilt else persona_ratios(ours, theirs, *own_turns)
+    return {**ratios(measured, predicted), "by_persona": by_persona}
 
 
 def build_summary(
@@ -153,9 +150,9 @@ def build_summary(
     summary["predicted"] = summary["ratio"] = None
     if predicted is not None:
         # The same requests: one that the model has begin later than the run ended counts too.
-        same = same_requests(predicted.records, records)
+        same = twins(predicted.records, records)
         summary["predicted"] = summarise_world(predicted, same, targets, people, window)
-        summary["ratio"] = ratios(records, same)
+        summary["ratio"] = _both_worlds(records, same, targets)
     summary["harness"] = dict(harness)
     summary["warnings"] = list(warnings)
     return summary

@@ -44,13 +44,15 @@ Figures = Mapping[str, Any]
 def print_summary(summary: Figures, console: Console) -> None:
     """Prints figures, verdicts, limits and warnings."""
     console.print(Text(_title(summary), style="bold"))
-    predicted = summary.get("predicted")
+    predicted, ratios = summary.get("predicted"), summary.get("ratio") or {}
     for name, ours in summary["by_persona"].items():
         theirs = predicted["by_persona"].get(name) if predicted else None
         console.print(_headline(name, ours, theirs))
-        table = _persona(ours, theirs)
+        table = _persona(ours, theirs, ratios.get("by_persona", {}).get(name))
         if table.rows:
             console.print(table)
+        for line in _counts(ours, theirs):
+            console.print(Text(line, style="dim"))
         for row in (ours.get("unmet") or [])[:2]:
             console.print(Text(f"  {row['limit']}: {row['evidence']}", style="yellow"))
     _print_totals(summary, console)
@@ -79,7 +81,7 @@ def where_lived(found: Figures) -> str:
     return on + (", simulated" if simulated else "")
 
 
-def _persona(ours: Figures, theirs: Figures | None) -> Table:
+def _persona(ours: Figures, theirs: Figures | None, ratios: Figures | None) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
     table.add_column("p50 / p95", width=15)
     table.add_column("" if theirs is None else "measured", justify="right", width=13)
@@ -87,16 +89,23 @@ def _persona(ours: Figures, theirs: Figures | None) -> Table:
         table.add_column("predicted", justify="right", width=13)
         table.add_column("ratio", justify="right", width=5)
     table.add_column("")
-    for label, metric, second in _METRICS:
-        if ours[metric]["n"] == 0 and (theirs is None or theirs[metric]["n"] == 0):
-            continue
-        if metric == "turn_s" and (ours["rounds_per_turn"] or 1) == 1:
-            continue  # the wait is that of its only request
+    for label, metric, second in _shown(ours, theirs):
         cells = [label, _pair(ours[metric], second)]
         if theirs is not None:
-            cells += [_pair(theirs[metric], second), _ratio(ours[metric], theirs[metric])]
+            cells += [_pair(theirs[metric], second), _ratio(ratios, metric)]
         table.add_row(*cells, Text(_at(metric, ours), style="dim"))
     return table
+
+
+def _shown(ours: Figures, theirs: Figures | None) -> list[tuple[str, str, str | None]]:
+    """The metrics that there is something to show of."""
+    several = (ours["rounds_per_turn"] or 1) > 1  # else the wait is that of its only request
+    return [
+        row
+        for row in _METRICS
+        if (ours[row[1]]["n"] or (theirs is not None and theirs[row[1]]["n"]))
+        and (several or row[1] != "turn_s")
+    ]
 
 
 def _headline(name: str, ours: Figures, theirs: Figures | None) -> Text:
@@ -104,11 +113,18 @@ def _headline(name: str, ours: Figures, theirs: Figures | None) -> Text:
     line = Text(f"\n{name}{users}", style="bold")
     asked, turns = counted(ours["requests"], "request"), counted(ours["turns"], "turn")
     failed = f", {ours['errors']:,} failed" if ours["errors"] else ""
-    line.append(f"  {asked}, {turns}{failed}: ", style="not bold")
+    line.append(f"  {asked}{_left_out(ours)}, {turns}{failed}: ", style="not bold")
     line.append_text(_outcome(ours))
     if theirs is not None:
-        line.append("\npredicted: ", style="not bold").append_text(_outcome(theirs))
+        of = f"{counted(theirs['turns'], 'turn')}, " if theirs["turns"] != ours["turns"] else ""
+        line.append(f"\npredicted: {of}", style="not bold").append_text(_outcome(theirs))
     return line
+
+
+def _left_out(figures: Figures) -> str:
+    """How many of the requests no figure is of, because the harness was too late for them."""
+    count = figures["left_out"]
+    return f" ({count:,} left out: {count / figures['requests']:.0%})" if count else ""
 
 
 def _outcome(figures: Figures) -> Text:
@@ -147,10 +163,24 @@ def _pair(metric: Figures, second: str | None) -> str:
     return f"{first} / {_number(metric[second])}"
 
 
-def _ratio(ours: Figures, theirs: Figures) -> str:
-    if ours["p50"] is None or not theirs["p50"]:
-        return "–"
-    return f"{ours['p50'] / theirs['p50']:.2f}"
+def _ratio(ratios: Figures | None, metric: str) -> str:
+    ratio = ratios[metric]["ratio"] if ratios else None
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+def _counts(ours: Figures, theirs: Figures | None) -> list[str]:
+    """Of how many values the columns are, where one world has some that the other lacks."""
+    if theirs is None:
+        return []
+    rows: dict[tuple[int, int], list[str]] = {}
+    for label, metric, _ in _shown(ours, theirs):
+        pair = ours[metric]["n"], theirs[metric]["n"]
+        if pair[0] != pair[1]:
+            rows.setdefault(pair, []).append(label.rpartition(" ")[0])
+    return [
+        f"  {', '.join(labels)}: n {pair[0]:,} and {pair[1]:,}, the ratio is of what both have"
+        for pair, labels in rows.items()
+    ]
 
 
 def _number(value: float | None) -> str:
@@ -169,7 +199,7 @@ def _whole(value: float | None) -> str:
 def _print_totals(summary: Figures, console: Console) -> None:
     figures, harness = summary["totals"], summary["harness"]
     line = (
-        f"\n{counted(summary['requests'], 'request')} in {_window(summary)}, "
+        f"\n{counted(summary['requests'], 'request')}{_left_out(summary)} in {_window(summary)}, "
         f"{_number(figures['concurrency_mean'])} in flight on average; "
         f"{_number(figures['prompt_tok_s'])} prompt and "
         f"{_number(figures['completion_tok_s'])} generated tokens a second"

@@ -9,6 +9,7 @@ from typing import Any
 
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import steady
+from headroom_bench.results.twins import twins
 
 _MOMENTS = ("started_at_s", "sent_s", "first_byte_s", "end_s")
 
@@ -37,8 +38,10 @@ def pooled(repeats: Iterable[Repeat], world: str) -> tuple[list[RequestRecord], 
     at_s = 0.0
     for repeat in repeats:
         warmup_s, ended_s = repeat.window_s
-        records = repeat.measured if world == "measured" else repeat.predicted
-        found += [_moved(r, at_s - warmup_s, repeat) for r in steady(records, warmup_s, ended_s)]
+        records = steady(repeat.measured, warmup_s, ended_s)
+        if world == "predicted":
+            records = twins(repeat.predicted, records)
+        found += [_moved(record, at_s - warmup_s, repeat) for record in records]
         at_s += max(0.0, ended_s - warmup_s)
     return found, at_s
 

@@ -13,12 +13,10 @@ from typing import Any
 import httpx
 import pytest
 from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
-from record_makers import failed, record
 from run_tools import Running, headroom
 
 from headroom_bench.cli.app import run_app
 from headroom_bench.experiments import beside
-from headroom_bench.experiments.prediction import without_copied_failures
 from headroom_bench.live.lifecycle import free_port
 from headroom_bench.results.reading import read_manifest
 
@@ -159,14 +157,6 @@ async def test_nothing_is_predicted_where_nothing_succeeded(tmp_path: Path) -> N
     summary = json.loads(ran.out)
     assert (summary["errors"], summary["predicted"]) == (4, None)
     assert "no request succeeded" in told(ran, "no prediction:")
-
-
-def test_turns_that_failed_as_measured_are_no_prediction() -> None:
-    whole = [record(turn=0), failed("context_exceeded", turn=2), record(turn=1, extra="title")]
-    half = record(turn=1)
-    lost = failed("as_measured", turn=1, step=1)
-    rides = failed("as_measured", turn=0, extra="title")
-    assert without_copied_failures([*whole, half, lost, rides]) == whole
 
 
 def test_a_defect_in_a_prediction_is_told_and_costs_nothing_else(

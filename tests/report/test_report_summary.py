@@ -17,7 +17,8 @@ from headroom_bench.judge.limits import limits_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.progress import Goal, Progress, Tally
-from headroom_bench.report.summary import RATIOS, Window, WorldOutcome, build_summary, ratios
+from headroom_bench.report.ratios import RATIOS, ratios
+from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.report.terminal import print_summary
 
 TARGETS = {"chat": Target("ttfv", 2.0, 5.0, 0.95)}
@@ -171,6 +172,63 @@ def test_the_prediction_counts_the_same_requests_whenever_it_has_them_begin() ->
     summary = summarised(GOOD, more)
     assert summary["predicted"]["requests"] == summary["requests"] == len(GOOD)
     assert summary["ratio"]["n"] == len(GOOD)
+
+
+SLOW = [
+    replace(one, ttft_s=3.0, ttfv_s=3.0, e2e_s=9.0, decode_tok_s=6.0, valid=False)
+    for one in GOOD[:16]
+]
+"""Spoilt by the harness, which was late."""
+
+
+def test_both_worlds_are_of_the_same_requests_where_some_are_left_out() -> None:
+    slow_twins = [replace(one, valid=True) for one in SLOW]
+    summary = summarised([*SLOW, *GOOD[16:]], [*slow_twins, *GOOD[16:]])
+    ours, theirs = (w["by_persona"]["chat"] for w in (summary, summary["predicted"]))
+    for figure in ("ttft_s", "ttfv_s", "decode_tok_s", "e2e_s", "turn_s", "left_out", "turns",
+                   "target_met_share", "verdict", "used_p95"):  # fmt: skip
+        assert theirs[figure] == ours[figure], figure
+    assert (ours["left_out"], ours["turns"], ours["target_met_share"]) == (16, 24, 1.0)
+    assert summary["ratio"]["by_persona"]["chat"]["ttft_s"] == {"ratio": 1.0, "n": 24}
+    assert summary["predicted"]["verdict"] == summary["verdict"] == "right-sized"
+    assert "40 requests (16 left out: 40%), 24 turns: " in "\n".join(shown(summary))
+
+
+def test_a_ratio_is_of_what_both_worlds_have_and_the_page_says_of_how_many() -> None:
+    """People whom the model has give up are no answers there."""
+    gone = [
+        failed("abandoned", user=n % 4, turn=n // 4, turn_rounds=1) for n in range(len(GOOD) // 2)
+    ]
+    summary = summarised(GOOD, [*gone, *GOOD[len(gone) :]])
+    assert summary["ratio"]["by_persona"]["chat"]["ttft_s"] == {"ratio": 1.0, "n": 20}
+    page = shown(summary)
+    (row,) = (line for line in page if line.startswith("TTFT s"))
+    assert "1.00" in row
+    told = "  TTFT, first visible, decode, E2E: n 40 and 20, the ratio is of what both have"
+    assert told in page
+    assert not any(": n " in line for line in shown(summarised(GOOD, GOOD)))
+
+
+def test_where_most_was_left_out_nothing_is_judged_and_no_ratio_given() -> None:
+    """8 of 172 turns that came through are no fair sample."""
+    spoilt = [replace(one, valid=False) for one in GOOD[:21]]
+    people = [record(user=n, persona="other") for n in range(60)]
+    targets = {"chat": TARGETS["chat"], "other": None}
+    some = summarised([*spoilt, *GOOD[21:], *people], [*GOOD, *people], targets=targets)
+    assert some["ratio"]["by_persona"]["chat"] is None
+    assert some["ratio"]["by_persona"]["other"]["ttft_s"]["ratio"] == 1.0
+    for world in (some, some["predicted"]):
+        assert world["by_persona"]["chat"]["verdict"] == "not enough data"
+        assert world["by_persona"]["chat"]["target_met_share"] is None
+    page = shown(some)
+    assert any("40 requests (21 left out: 52%), 0 turns: not enough data" in line for line in page)
+    (first, second) = (line for line in page if line.startswith("TTFT s"))
+    assert "–" in first
+    assert "1.00" in second
+    whole = summarised([*spoilt, *GOOD[21:]], GOOD)
+    assert whole["ratio"] is None
+    assert whole["verdict"] == "not enough data"
+    assert "40 requests (21 left out: 52%) in 30.0 s" in "\n".join(shown(whole))
 
 
 def test_a_persona_without_a_target_has_figures_and_no_verdict() -> None:
