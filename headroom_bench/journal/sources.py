@@ -1,4 +1,4 @@
-"""Where journal lines come from. A source yields lines; so far it is a file, read or followed.
+"""Where journal lines come from. A source yields lines; so far it is a file that is followed.
 
 Only lines that have their line end come out: a clipped number looks like a whole one.
 """
@@ -36,14 +36,6 @@ def parse_source(text: str) -> Path:
     return Path(path).expanduser()
 
 
-def read_file(path: str | Path) -> Iterator[str]:
-    """The whole lines of a file, without line ends, bytes that are not UTF-8 replaced.
-
-    Opens the file at once: raises `UserError` when it is missing or unreadable.
-    """
-    return _read(_open(Path(path)))
-
-
 def follow_file(
     path: str | Path, *, from_end: bool, stop: threading.Event, poll_s: float = 0.1
 ) -> Iterator[str]:
@@ -67,11 +59,6 @@ def _open(path: Path) -> BinaryIO:
         return path.open("rb", buffering=0)
     except OSError as error:
         raise UserError(f"cannot read the journal {path}: {error.strerror}") from error
-
-
-def _read(file: BinaryIO) -> Iterator[str]:
-    with file:
-        yield from _Tape(file).lines()
 
 
 def _follow(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from headroom_bench.journal.join import ServerTimings
 from headroom_bench.journal.llamacpp import Entry, LlamaCppParser
-from headroom_bench.journal.sources import read_file
+from headroom_bench.journal.sources import follow_file
 from headroom_bench.records import JournalRecord
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -48,8 +49,15 @@ def parse(lines: Iterable[str], t_wall: float | None = None) -> list[Entry]:
     return entries + parser.close()
 
 
+def whole_lines(path: Path) -> Iterator[str]:
+    """The lines of a journal that nobody writes any more, as a run would read them."""
+    ended = threading.Event()
+    ended.set()
+    return follow_file(path, from_end=False, stop=ended)
+
+
 def records_of(path: Path | str) -> list[JournalRecord]:
-    return only_records(parse(read_file(LLAMACPP / path)))
+    return only_records(parse(whole_lines(LLAMACPP / path)))
 
 
 def only_records(entries: Iterable[Entry]) -> list[JournalRecord]:

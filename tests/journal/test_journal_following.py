@@ -6,14 +6,14 @@ import random
 import threading
 
 import pytest
-from journal_captures import PARALLEL, by_task, only_records, parse
+from journal_captures import PARALLEL, by_task, only_records, parse, whole_lines
 
 from headroom_bench.errors import UserError
-from headroom_bench.journal.sources import follow_file, parse_source, read_file
+from headroom_bench.journal.sources import follow_file, parse_source
 from headroom_bench.journal.tail import JournalTail
 
 RAW = PARALLEL.read_bytes()
-LINES = list(read_file(PARALLEL))
+LINES = list(whole_lines(PARALLEL))
 GUARD_S = 30.0
 """How long a test waits for what must come before it calls itself hung."""
 
@@ -59,7 +59,6 @@ def test_a_source_without_a_path_is_refused(text):
 def test_a_missing_file_or_a_folder_is_told_at_once(tmp_path, stop, name):
     path = tmp_path / name
     for call in (
-        lambda: read_file(path),
         lambda: follow_file(path, from_end=True, stop=stop),
         lambda: JournalTail(path, "test").start(),
     ):
@@ -70,7 +69,7 @@ def test_a_missing_file_or_a_folder_is_told_at_once(tmp_path, stop, name):
 
 def test_odd_bytes_and_line_ends(log):
     log.write_bytes(b"a\r\n\xff\xfe\n\nlast without end")
-    assert list(read_file(log)) == ["a", "��", ""]
+    assert list(whole_lines(log)) == ["a", "��", ""]
 
 
 def test_from_the_end_skips_what_was_there(log, stop):

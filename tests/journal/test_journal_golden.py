@@ -16,11 +16,11 @@ from journal_captures import (
     server_timings,
     timings_of,
     usage_of,
+    whole_lines,
 )
 
 from headroom_bench.journal.join import join
 from headroom_bench.journal.llamacpp import LlamaCppParser
-from headroom_bench.journal.sources import read_file
 from headroom_bench.records import JournalSample
 
 
@@ -107,13 +107,13 @@ def test_cancelled_while_generating_in_a_long_prompt_and_in_the_queue():
 
 def test_a_queued_cancel_is_told_once_the_server_has_moved_on():
     parser = LlamaCppParser("test")
-    told = [r.task for line in read_file(PARALLEL) for r in only_records(parser.feed(line))]
+    told = [r.task for line in whole_lines(PARALLEL) for r in only_records(parser.feed(line))]
     assert told.index(203) == told.index(198) - 1
     assert parser.close() == []
 
 
 def test_in_flight_samples():
-    entries = parse(read_file(PARALLEL))
+    entries = parse(whole_lines(PARALLEL))
     (sample,) = [entry for entry in entries if isinstance(entry, JournalSample)]
     assert sample.as_row() == {
         "source": "test",
@@ -136,7 +136,7 @@ def test_the_first_form_of_the_in_flight_line_has_no_window():
 
 def test_context_exhausted_in_a_shared_cache():
     path = LLAMACPP / "b11549/journal/lv3-kv-unified-exhausted.log"
-    entries = parse(read_file(path))
+    entries = parse(whole_lines(path))
     records = by_task(only_records(entries))
     # The clients' cancels come after the releases and make no record of their own.
     assert {t: r.outcome for t, r in records.items()} == {0: "error", 2: "error", 230: "done"}
@@ -180,7 +180,7 @@ def test_windows_line_ends():
     with crlf.open("rb") as file:
         raw = [line.decode() for line in file]
     assert raw[0].endswith("\r\n")
-    assert parse(raw) == parse(read_file(crlf)) == parse(read_file(PARALLEL))
+    assert parse(raw) == parse(whole_lines(crlf)) == parse(whole_lines(PARALLEL))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journal_captures import PARALLEL, only_records, parse
+from journal_captures import PARALLEL, only_records, parse, whole_lines
 
 from headroom_bench.journal.llamacpp import LlamaCppParser
-from headroom_bench.journal.sources import read_file
 
-LINES = list(read_file(PARALLEL))
+LINES = list(whole_lines(PARALLEL))
 ENTRIES = parse(LINES)
 SLOT_OF_CANCEL = {153: 1, 198: 1, 203: -1}
 
@@ -270,6 +269,6 @@ def test_a_file_cut_anywhere_gives_a_beginning_of_the_entries(tmp_path_factory, 
     path = tmp_path_factory.getbasetemp() / "cut.log"
     path.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
     parser = LlamaCppParser("test")
-    entries = [entry for line in read_file(path) for entry in parser.feed(line)]
+    entries = [entry for line in whole_lines(path) for entry in parser.feed(line)]
     assert entries == ENTRIES[: len(entries)]
     assert all(record.outcome != "done" for record in only_records(parser.close()))
