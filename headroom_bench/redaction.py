@@ -86,6 +86,8 @@ def redacted(value: Any) -> Any:
 def holds_secret(document: bytes) -> bool:
     """Whether a JSON document in UTF-8, which escapes no more than it must, may hold a secret: in a
     text, or where `redacted` would leave it alone."""
+    if not _hidden_in_json:
+        return False
     return any(secret in document for secret in tuple(_hidden_in_json))
 
 

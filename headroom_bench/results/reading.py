@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headroom_bench.errors import UserError
 from headroom_bench.records import REQUEST_COLUMNS, RequestRecord
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_decode = msgspec.json.Decoder().decode
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = _parsed(line)
         except ValueError:
             if number == len(lines):  # no newline after it: the run was killed while writing
                 return
@@ -59,6 +63,14 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             raise UserError(f"{path}:{number}: is not a JSON record")
         yield row
+
+
+def _parsed(line: bytes) -> Any:
+    """Raises ValueError for what is no JSON."""
+    try:
+        return _decode(line)
+    except ValueError:  # perhaps for what only Python takes: half of a surrogate pair, NaN
+        return json.loads(line)
 
 
 def read_requests(run: Path, world: str = "measured") -> list[RequestRecord]:
@@ -71,7 +83,9 @@ def read_requests(run: Path, world: str = "measured") -> list[RequestRecord]:
     records: list[RequestRecord] = []
     for row in read_rows(path):
         try:
-            record = RequestRecord(**{key: value for key, value in row.items() if key in known})
+            if not row.keys() <= known:
+                row = {key: value for key, value in row.items() if key in known}
+            record = RequestRecord(**row)
         except TypeError:
             raise UserError(f"{path}: record {len(records) + 1} lacks columns") from None
         records.append(record)

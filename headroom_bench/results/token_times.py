@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 from headroom_bench.errors import UserError
 
 MAGIC = b"headroom-tokens-1\n"
+_LENGTH = struct.Struct("<H").pack
+_COUNT = struct.Struct("<I").pack
+_MOMENTS = np.dtype("<f8")
 
 
 def encode(request_id: str, times_s: Sequence[float] | NDArray[np.float64]) -> bytes:
     """One request's entry."""
     name = request_id.encode()
-    times = np.asarray(times_s, dtype="<f8")
-    return struct.pack("<H", len(name)) + name + struct.pack("<I", len(times)) + times.tobytes()
+    times = np.asarray(times_s, _MOMENTS)
+    return b"".join((_LENGTH(len(name)), name, _COUNT(len(times)), times.tobytes()))
 
 
 def whole_bytes(data: bytes) -> int:

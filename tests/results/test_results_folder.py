@@ -125,6 +125,14 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(folder: RunFolder) -> No
             read_requests(folder.path)
 
 
+def test_what_other_programs_write_into_rows_is_read(folder: RunFolder) -> None:
+    path = folder.path / "requests.jsonl"
+    path.write_text('{"a": "\\ud83d", "b": [1e-07, 123456789012345678901]}\n{"a": NaN}\n')
+    first, second = read_rows(path)
+    assert first == {"a": "\ud83d", "b": [1e-7, 123456789012345678901]}
+    assert second["a"] != second["a"]
+
+
 def test_rows_of_another_kind_or_version(folder: RunFolder) -> None:
     path = folder.path / "requests.jsonl"
     path.write_text(json.dumps({**record().as_row(), "of_a_later_version": 1}) + "\n")
