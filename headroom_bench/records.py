@@ -142,7 +142,6 @@ class JournalRecord:
     """Which divisor the server used for its printed decode rate."""
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
-    queue_s: float | None = None
     truncated: bool | None = None
     outcome: Literal["done", "cancelled", "error", "partial"] = "partial"
     request_id: str | None = None

@@ -81,7 +81,6 @@ def test_one_record_in_full():
         "rate_rule": "n-1",
         "draft_tokens": None,
         "accepted_tokens": None,
-        "queue_s": None,
         "truncated": False,
         "outcome": "done",
         "request_id": None,
