@@ -97,7 +97,7 @@ def predict(question: Question) -> dict[str, Any]:
     tokens = _tokens_a_pass(question)
     per_user = tokens / cost.total_s
     read = read_prompt(roofline, prompt, 0)
-    first_s = read.seconds if served == 1 else _first_token_s(roofline, prompt, batch)
+    first_s = first_token_s(question, roofline, prompt)
     span = decode_range(roofline, batch, drafted=bool(question.draft_tokens))
     alike = not (question.draft_tokens or question.identical or question.swa_full)
     written = read_elsewhere = None
@@ -211,8 +211,18 @@ def read_prompt(roofline: Roofline, tokens: int, context: int) -> Prefill:
     return Prefill(seconds, tokens, max(shares, key=lambda name: shares[name]))
 
 
-def prompt_seconds(roofline: Roofline, tokens: int) -> float:
-    """The same without the reasons: seconds until the first token of a lone prompt."""
+def first_token_s(question: Question, roofline: Roofline, prompt: int) -> float:
+    """Seconds until the first token of a prompt of so many tokens: alone on the box, or, with
+    several users, while all others decode at their context."""
+    served = min(question.users, roofline.deployment.slots)
+    if served == 1:
+        return _alone_s(roofline, prompt)
+    others = _decoding(question, roofline, lengths(question)[1], served)
+    return _first_token_s(roofline, prompt, others)
+
+
+def _alone_s(roofline: Roofline, tokens: int) -> float:
+    """`read_prompt` without the reasons."""
     return sum(
         roofline.pass_s(Batch(0, 0, 0, 0, (chunk,)))
         for chunk in _passes(tokens, 0, roofline.deployment.pass_tokens)

@@ -14,10 +14,10 @@ from headroom_bench.catalog import quants
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.predict import (
     Question,
+    first_token_s,
     lengths,
     predict,
     pricer_of,
-    prompt_seconds,
 )
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.links import LAYER_SPLIT
@@ -69,23 +69,24 @@ def _row(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def patience(question: Question, seconds: float) -> dict[str, Any]:
-    """The largest prompt whose first token arrives within so many seconds, alone on the box.
+    """The largest prompt whose first token arrives within so many seconds, as `ttft_s` of a
+    prediction is defined: with several users, while all others decode.
 
-    At most what the model's context and the memory allow. Raises `UserError`.
+    At most what the model's context and the memory allow a slot. Raises `UserError`.
     """
-    roofline = pricer_of(dataclasses.replace(question, users=1, slots=None))
-    most = predict(dataclasses.replace(question, users=1, slots=None))["fit"]["max_context_tokens"]
+    roofline = pricer_of(question)
+    most = predict(question)["fit"]["max_context_tokens"]
     low, high = 0, max(most, 0)
     while low < high:
         middle = (low + high + 1) // 2
-        if prompt_seconds(roofline, middle) <= seconds:
+        if first_token_s(question, roofline, middle) <= seconds:
             low = middle
         else:
             high = middle - 1
     return {
         "seconds": seconds,
         "prompt_tokens": low,
-        "ttft_s": prompt_seconds(roofline, low) if low else None,
+        "ttft_s": first_token_s(question, roofline, low) if low else None,
         "limited_by": "memory or context" if low == most else "time",
     }
 

@@ -22,11 +22,10 @@ _BOUNDS = {
 _RESULTS = (
     "fits", "total_gb", "prompt_tokens", "prefill_tok_s", "prefill_low_tok_s", "prefill_high_tok_s",
     "prefill_confidence", "ttft_s", "context_tokens", "decode_users", "decode_tok_s_per_user",
-    "decode_tok_s_total", "low", "high", "decode_bound", "confidence", "published_id",
-    "published_tok_s", "error",
+    "decode_low_tok_s_per_user", "decode_high_tok_s_per_user", "decode_tok_s_total",
+    "decode_bound", "decode_confidence", "published_id", "published_tok_s", "error",
 )  # fmt: skip
-"""Columns of a grid's CSV after those of its rows; `low`, `high` and `confidence` are those of
-`decode_tok_s_per_user`, as in `--json`."""
+"""Columns of a grid's CSV after those of its rows."""
 _MOST_LEVERS = 4
 _LABELS = {
     "MEASURED": "constants of your own measurements of this model on this box",
@@ -83,7 +82,7 @@ def _figures(sides: Sequence[dict[str, Any]]) -> Table:
         if any(cells):
             table.add_row(f"[bold]{name}[/bold]", *(escape(cell) for cell in cells))
     if "patience" in sides[0]:
-        table.add_row("[bold]patience[/bold]", *(_patience(s["patience"]) for s in sides))
+        table.add_row("[bold]patience[/bold]", *map(_patience, sides))
     return table
 
 
@@ -169,9 +168,15 @@ def _published(found: dict[str, Any] | None) -> str:
     )
 
 
-def _patience(patience: dict[str, Any]) -> str:
+def _patience(side: dict[str, Any]) -> str:
+    patience, decode = side["patience"], side["decode"]
     why = "" if patience["limited_by"] == "time" else ", all that it holds"
-    return f"{patience['prompt_tokens']:,} tokens answered within {patience['seconds']:g} s{why}"
+    others = decode["users"] - 1
+    meanwhile = f" while {others} decode at {decode['context_tokens']:,}" if others else ""
+    return (
+        f"{patience['prompt_tokens']:,} tokens answered within {patience['seconds']:g} s"
+        f"{meanwhile}{why}"
+    )
 
 
 def _levers(document: dict[str, Any]) -> Table:
@@ -255,11 +260,11 @@ def _result(document: dict[str, Any]) -> dict[str, Any]:
         "context_tokens": decode["context_tokens"],
         "decode_users": decode["users"],
         "decode_tok_s_per_user": f"{decode['tok_s_per_user']:.3f}",
+        "decode_low_tok_s_per_user": f"{document['low']:.3f}",
+        "decode_high_tok_s_per_user": f"{document['high']:.3f}",
         "decode_tok_s_total": f"{decode['tok_s_total']:.3f}",
-        "low": f"{document['low']:.3f}",
-        "high": f"{document['high']:.3f}",
         "decode_bound": decode["bound"],
-        "confidence": document["confidence"],
+        "decode_confidence": document["confidence"],
         "published_id": published["id"] if published else "",
         "published_tok_s": f"{published['tok_s']:.3f}" if published else "",
     }

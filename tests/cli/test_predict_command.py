@@ -67,6 +67,26 @@ def test_tables_patience_levers_and_another_box(capsys: pytest.CaptureFixture[st
     assert all(lever["gain"] >= 1.02 for lever in d["levers"])
 
 
+def test_the_patience_budget_is_of_as_many_users_as_the_rest_of_the_page(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first token of the longest prompt arrives in time while all others decode; of one more
+    token it does not."""
+    longest = []
+    for users in ("1", "4", "16"):
+        crowd = (*SPARK, "--users", users, "--context", "8k")
+        patience = answer(capsys, *crowd, "--patience", "5s")["patience"]
+        tokens = patience["prompt_tokens"]
+        within = answer(capsys, *crowd, "--prompt", str(tokens))
+        beyond = answer(capsys, *crowd, "--prompt", str(tokens + 1))
+        assert within["ttft_s"] == patience["ttft_s"] <= 5 < beyond["ttft_s"]
+        longest.append(tokens)
+    assert longest == sorted(set(longest), reverse=True)
+    assert run_app([*crowd, "--patience", "5s"]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert f"{longest[-1]:,} tokens answered within 5 s while 15 decode at 8,000" in page
+
+
 def test_the_patience_budget_of_the_tuning_article(capsys: pytest.CaptureFixture[str]) -> None:
     # Qwen3.6 35B-A3B on a DGX Spark: about 11,000 tokens within 5 seconds.
     d = answer(
@@ -151,11 +171,12 @@ def test_a_grid_says_what_its_figures_are_of(
     assert [plain[name] for name in names] == ["2048", "2048", "1"]
     assert [told[name] for name in names] == ["8000", "8000", "4"]
     rate = float(told["decode_tok_s_per_user"])
-    low, high = told["low"], told["high"]
+    low, high = told["decode_low_tok_s_per_user"], told["decode_high_tok_s_per_user"]
     assert float(low) < rate < float(high)
+    assert not {"low", "high", "confidence"} & told.keys(), "of what?"
     low, high = told["prefill_low_tok_s"], told["prefill_high_tok_s"]
     assert float(low) < float(told["prefill_tok_s"]) < float(high)
-    assert told["confidence"] == told["prefill_confidence"] == "COMMUNITY"
+    assert told["decode_confidence"] == told["prefill_confidence"] == "COMMUNITY"
 
 
 def test_the_page_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
