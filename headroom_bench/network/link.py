@@ -87,15 +87,18 @@ class Link:
             seconds *= (1.0 - self.loss ** (MOST_RESENDS + 1)) / (1.0 - self.loss)
         return seconds / self.duty_cycle
 
-    def upload_s(self, payload_bytes: int, key: str) -> float:
+    def upload_s(self, payload_bytes: int, key: str, sending_s: float | None = None) -> float:
         """From sending a request until its last byte is at the server, no other client there.
+        `sending_s`: its `frame_s`, where the medium is shared and the caller knows it.
 
         TCP's first window is 10 packets and doubles each round trip (RFC 6928); beyond it the rate
         counts. A lost packet is sent again as in `arrivals`.
         """
         packets = self.packets(payload_bytes)
-        size = payload_bytes + packets * self.overhead_bytes
-        seconds = self.one_way_s + self._send_s(size, self.up_bytes_s, payload_bytes)
+        if sending_s is None:
+            size = payload_bytes + packets * self.overhead_bytes
+            sending_s = self._send_s(size, self.up_bytes_s, payload_bytes)
+        seconds = self.one_way_s + sending_s
         if self.resend in ("tcp", "none") and packets > INITIAL_WINDOW_SEGMENTS:
             rounds = math.ceil(math.log2(packets / INITIAL_WINDOW_SEGMENTS + 1))
             seconds += (rounds - 1) * self.rtt_s

@@ -94,10 +94,11 @@ class Ways:
         size = REQUEST_BYTES + round(prompt_tokens * TOKEN_BYTES)
         if _by_gateway(request, link):
             size = round(request.segments[-1].tokens * TOKEN_BYTES)
-        seconds = link.upload_s(size, request.request_id)
-        if link.shared:
-            seconds += self._media[link.name].radio.burst(link.frame_s(size))
-        return seconds
+        if not link.shared:
+            return link.upload_s(size, request.request_id)
+        on_air_s = link.frame_s(size)
+        seconds = link.upload_s(size, request.request_id, on_air_s)
+        return seconds + self._media[link.name].radio.burst(on_air_s)
 
     def down_s(self, request: Request) -> float:
         """For a message that carries no token: an error."""
