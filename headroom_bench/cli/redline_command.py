@@ -11,6 +11,8 @@ import typer
 
 from headroom_bench.cli import options as flags
 from headroom_bench.cli.consoles import notes, page, progress_on, say_on
+from headroom_bench.cli.files import check_writable, write_text
+from headroom_bench.cli.given import refuse
 from headroom_bench.cli.groups import grouped
 from headroom_bench.errors import EXIT_INTERRUPTED, UserError, unknown_name
 from headroom_bench.units import counted, parse_duration_s, people
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
 
 _DEFAULT_CROWD = "household"
 _LIVE_DURATION, _LIVE_WARMUP = "5m", "1m"
+_LIVE_ONLY = {"time_scale", "out", "api_key_env"}
+"""What says how a real server is asked, and where its runs go."""
+_STDOUT = Path("-")
 
 
 @grouped
 def redline(
     *,
+    context: typer.Context,
     target: flags.TargetName = "mock",
     crowd: flags.CrowdName = None,
     persona: flags.Personas = None,
@@ -83,10 +89,16 @@ def redline(
     """Find the largest crowd that TARGET serves well; simulated, or --live."""
     from headroom_bench.experiments.redline import RedlineOptions
 
-    if live and (vs or over):
-        raise UserError("--live asks one server: leave --vs and --over out")
-    if csv is not None and not over:
-        raise UserError("--csv goes with --over: it is the grid's rows")
+    if live:
+        refuse(context, {"vs", "over"}, "--live asks one server")
+    else:
+        refuse(context, _LIVE_ONLY, "without --live no server is asked")
+    if over:
+        refuse(context, {"vs"}, "with --over every value stands beside the others")
+    else:
+        refuse(context, {"csv"}, "without --over there are no rows of a grid")
+    if csv == _STDOUT:
+        refuse(context, {"as_json"}, "--csv - has stdout to itself")
     if not (crowd or persona):
         crowd = _DEFAULT_CROWD
     who = flags.resolve_crowd(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
@@ -174,8 +186,11 @@ def _grid(options: RedlineOptions, over: list[str], csv: Path | None, as_json: b
 
     rows: list[dict[str, Any]] = []
     code = 0
+    file = None if csv == _STDOUT else csv
     with _Progress() as progress:
         number, found = grid(options, axes_of(over), progress.on_trial)
+        if file is not None:
+            check_writable(file, "--csv")
         try:
             for row in found:
                 rows.append(row)
@@ -183,17 +198,14 @@ def _grid(options: RedlineOptions, over: list[str], csv: Path | None, as_json: b
         except KeyboardInterrupt:
             progress.say(f"interrupted: {len(rows)} of {number} rows follow")
             code = EXIT_INTERRUPTED
-    if csv is not None and str(csv) != "-":
-        try:
-            csv.write_text(as_csv(rows), encoding="utf-8")
-        except OSError as why:
-            raise UserError(f"--csv {csv} cannot be written: {why.strerror}") from None
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
-    elif csv is not None and str(csv) == "-":
+    elif csv == _STDOUT:
         typer.echo(as_csv(rows), nl=False)
     else:
         print_grid(rows, page())
+    if file is not None:
+        write_text(file, "--csv", as_csv(rows))
     return code
 
 

@@ -12,6 +12,7 @@ import typer
 from headroom_bench.cli import consoles
 from headroom_bench.cli import options as flags
 from headroom_bench.cli.consoles import progress_on, say_on
+from headroom_bench.cli.given import given, refuse
 from headroom_bench.cli.groups import grouped
 from headroom_bench.cli.show_config import print_config
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
@@ -127,7 +128,7 @@ def _begun(options: RunOptions, times: int, notes: Console) -> RunOutcome:
     return repeat_experiment(options, times, say_on(notes), progress_on(notes))
 
 
-_WITH_RESUME = ("resume", "target", "header", "as_json")
+_WITH_RESUME = {"resume", "target", "header", "as_json"}
 """What may stand beside `--resume`: the run's own settings hold for the rest."""
 
 
@@ -143,12 +144,8 @@ def _resumed(
     from headroom_bench.experiments.resume import repeats_in, take_up
     from headroom_bench.experiments.run import run as run_experiment
 
-    given = [name for name in context.params if _was_given(context, name)]
-    for name in given:
-        if name not in _WITH_RESUME:
-            flag = name.replace("_", "-")
-            raise UserError(f"--resume keeps the run's own settings: leave out --{flag}")
-    source = load_target(target).source if "target" in given else None
+    refuse(context, context.params.keys() - _WITH_RESUME, "--resume keeps the run's own settings")
+    source = load_target(target).source if "target" in given(context) else None
     anew = flags.resolve_headers(headers)
 
     def up(inside: Path) -> tuple[RunOptions, RunFolder, Earlier]:
@@ -160,11 +157,6 @@ def _resumed(
         return run_experiment(options, say_on(notes), progress_on(notes), folder, earlier)
     options, folder, times = repeats
     return repeat_experiment(options, times, say_on(notes), progress_on(notes), (folder, up))
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
 def _show(outcome: RunOutcome, notes: Console, as_json: bool) -> int:

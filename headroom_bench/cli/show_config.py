@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from headroom_bench.cli.given import given
 from headroom_bench.shipped import find_file, shipped_dir
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def print_config(context: typer.Context, options: RunOptions, as_json: bool) -> 
     config["target"]["server"]["runtime"] = options.target.runtime
     config |= {"out": str(options.out), "prometheus": options.prometheus}
     in_file = _keys_in_file(options.target)
+    flags = given(context)
     rows = {
-        path: {"value": value, "from": _origin(context, path, value, in_file)}
+        path: {"value": value, "from": _origin(flags, path, value, in_file)}
         for path, value in _flat(config, "")
     }
     if as_json:
@@ -60,13 +62,12 @@ def _flat(table: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _origin(context: typer.Context, path: str, value: Any, in_file: Mapping[str, str]) -> str:
+def _origin(flags: Mapping[str, str], path: str, value: Any, in_file: Mapping[str, str]) -> str:
     if value is None:
         return _DEFAULT
     for parameter in _parameters(path):
-        source = context.get_parameter_source(parameter)
-        if source is not None and source.name == "COMMANDLINE":
-            return "--" + parameter.replace("_", "-")
+        if parameter in flags:
+            return flags[parameter]
     return in_file.get(path, _DEFAULT)
 
 

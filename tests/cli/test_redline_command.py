@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headroom_bench.cli.app import run_app
 from headroom_bench.experiments import redline as redline_experiment
 
 QUICK = ["redline", "--duration", "10m", "--warmup", "1m", "--repeats", "1", "--most", "8"]
+FULL = Path("/dev/full")
 CHAT = [*QUICK, "--persona", "chat-reader:1", "--slots", "1", "--ctx", "16k"]
 
 
@@ -82,7 +84,11 @@ def test_a_grid_as_json_csv_and_table(capsys: pytest.CaptureFixture[str], tmp_pa
         (["--over", "model=nope"], "unknown model 'nope'"),
         (["--vs", "colour=red"], "--vs 'colour=red'"),
         (["--live", "--vs", "dgx-spark"], "--live asks one server"),
-        (["--csv", "x.csv"], "--csv goes with --over"),
+        (["--csv", "x.csv"], "without --over there are no rows of a grid: leave out --csv"),
+        (["--over", "slots=2", "--vs", "strix-halo-128"], "leave out --vs"),
+        (["--time-scale", "50", "--out", "there"], "no server is asked: leave out --time-scale, "),
+        (["--api-key-env", "NO_SUCH_VARIABLE"], "no server is asked: leave out --api-key-env"),
+        (["--over", "slots=2", "--csv", "-", "--json"], "has stdout to itself: leave out --json"),
         (["--without", "nobody"], "unknown persona of crowd chat-readerx1 'nobody'"),
         (["--without", "chat-reader"], "--without leaves nobody"),
         (["--warmup", "10m"], "--warmup leaves nothing of --duration"),
@@ -91,11 +97,20 @@ def test_a_grid_as_json_csv_and_table(capsys: pytest.CaptureFixture[str], tmp_pa
     ],
 )  # fmt: skip
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
-    if "/no/x.csv" in words:
-        assert run_app([*CHAT, *words]) == 2
-        assert told in capsys.readouterr().err
-    else:
-        assert told in refused(capsys, *CHAT, *words)
+    assert told in refused(capsys, *CHAT, *words)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+def test_a_grid_that_its_file_cannot_hold_is_shown_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [*CHAT, "--over", "slots=1,2", "--csv", str(FULL)]
+    assert run_app(words) == 2
+    told = capsys.readouterr()
+    assert told.err.splitlines()[-1].endswith("cannot be written: No space left on device")
+    assert "coarse and estimated" in told.out
+    assert run_app([*words, "--json"]) == 2
+    assert [row["slots"] for row in json.loads(capsys.readouterr().out)] == [1, 2]
 
 
 def test_an_interrupted_grid_keeps_its_rows(
