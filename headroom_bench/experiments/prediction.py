@@ -24,6 +24,10 @@ from headroom_bench.simulate.ways import Path
 from headroom_bench.simulate.world import Lengths, Naming, SimulatedWorld, Worked
 from headroom_bench.target import ServerSpec
 
+REACTION_S = 1e-6
+"""The shortest way to the box. It goes on with its next pass at once: what somebody asks at the
+moment an answer ended is not in that pass, however near they are."""
+
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
 
@@ -66,7 +70,7 @@ def predict_crowd(
         box,
         naming,
         emit,
-        path=Path(one_way_s),
+        path=Path(max(REACTION_S, one_way_s)),
         links=links,
         max_requests=max_requests,
         lengths=lengths,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from statistics import median
 
 import pytest
 
@@ -45,3 +46,18 @@ def test_one_lone_user(question: Question, answer_tokens: int) -> None:
     assert record.ttft_s == pytest.approx(predicted["ttft_s"], rel=0.01)
     rate = predicted["decode"]["tok_s_per_user"]
     assert record.decode_tok_s == pytest.approx(rate, rel=0.01)
+
+
+def test_a_short_way_to_the_box_is_as_none() -> None:
+    """In a loop without think time the next prompt comes right after the pass that ended an answer,
+    not into the one that follows at once, however near its user is."""
+    deployment = dataclasses.replace(
+        pricer_of(Question("dgx-spark", "gpt-oss-20b", "MXFP4")).deployment, slots=4, ctx=8192
+    )
+    crowd = plain_crowd(probe_persona(2000, 200, 0.0), 4, seed=1)
+    naming = Naming("run", "target", deployment.model.name)
+    waits_s = []
+    for one_way_s in (0.0, 0.0002):
+        outcome, _ = predict_crowd(crowd, deployment, naming, duration_s=60, one_way_s=one_way_s)
+        waits_s.append(median(record.ttft_s or 0.0 for record in outcome.records))
+    assert waits_s[0] == pytest.approx(waits_s[1], rel=0.02)
