@@ -7,9 +7,7 @@ whatever is written, shown or raised goes through `redact`. Process-wide, becaus
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,10 @@ from urllib.parse import quote
 
 MASK = "***"
 
-_SHORTEST = 4
+SHORTEST = 4
 """A shorter text stands in too many others to be masked; we never write it ourselves."""
-_SHORTEST_PLAIN = 8
-"""The same for the value of a header whose name does not sound secret."""
-_SOUNDS_SECRET = re.compile(
-    r"auth|key|token|secret|cookie|passw|credential|signature|session", re.IGNORECASE
-)
-_ASSIGNED = re.compile(r"(--?[\w-]+|\w+)=(.*)", re.DOTALL)
+_PLACEHOLDERS = frozenset(("none", "null", "true", "false", "auto", "default", "empty", "dummy"))
+"""What stands for no key where one is wanted: masked everywhere, it would hide words of our own."""
 
 _hidden: set[str] = set()
 _hidden_in_json: set[bytes] = set()
@@ -33,20 +27,13 @@ _hidden_in_json: set[bytes] = set()
 
 def hide(secret: str) -> None:
     """From now on `redact` masks this text, also where a server quotes it encoded."""
+    if secret.casefold() in _PLACEHOLDERS:
+        return
     for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], escape(secret)}:
-        if len(form) >= _SHORTEST:
+        if len(form) >= SHORTEST:
             _hidden.add(form)
             written = json.dumps(form, ensure_ascii=False)[1:-1]
             _hidden_in_json.add(written.encode())
-
-
-def hide_header(name: str, value: str) -> None:
-    """Hides a header's value, and what follows its scheme (`Bearer …`)."""
-    if not _SOUNDS_SECRET.search(name) and len(value) < _SHORTEST_PLAIN:
-        return
-    hide(value)
-    if (inside := value.partition(" ")[2].strip()) and _SOUNDS_SECRET.search(name):
-        hide(inside)
 
 
 def hide_basic(user: str, password: str) -> str:
@@ -89,25 +76,6 @@ def holds_secret(document: bytes) -> bool:
     if not _hidden_in_json:
         return False
     return any(secret in document for secret in tuple(_hidden_in_json))
-
-
-def shown_words(words: Sequence[str]) -> list[str]:
-    """A command's words with the values of options and variables that sound secret masked; these
-    are hidden from then on."""
-    shown: list[str] = []
-    masks_next = False
-    for word in words:
-        assigned = _ASSIGNED.fullmatch(word)
-        if masks_next and not word.startswith("-"):
-            hide(word)
-            shown.append(MASK)
-        elif assigned and _SOUNDS_SECRET.search(assigned[1]):
-            hide(assigned[2])
-            shown.append(f"{assigned[1]}={MASK}")
-        else:
-            shown.append(word)
-        masks_next = bool(word.startswith("-") and "=" not in word and _SOUNDS_SECRET.search(word))
-    return shown
 
 
 def scrub_file(path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headroom_bench.errors import UserError
-from headroom_bench.redaction import hide, hide_basic, hide_header, redacted, shown_words
+from headroom_bench.redaction import hide, hide_basic, redacted
+from headroom_bench.secret_words import hide_header, shown_fields, shown_words
 from headroom_bench.shipped import find_file, shipped_dir
 from headroom_bench.toml_table import Table, read_toml
 
@@ -30,7 +31,6 @@ OUR_BODY_FIELDS = ("messages", "model", "stream", "max_tokens", "n")
 """What a request cannot have otherwise, or the measurement would not be what it says."""
 _OUR_HEADERS = ("content-length", "transfer-encoding", "connection")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SECRET_FIELD = re.compile(r"api_?key|secret|password", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,7 @@ class Target:
         rows = asdict(self)
         del rows["proxy_login"]
         rows["headers"] = sorted(self.headers)
+        rows["body"] = shown_fields(self.body)
         if self.start is not None:
             rows["start"]["command"] = shown_words(self.start.command)
             rows["start"]["stop"] = shown_words(self.start.stop) if self.start.stop else None
@@ -246,12 +247,12 @@ def checked_headers(headers: Iterable[tuple[str, str]], where: str) -> dict[str,
 
 
 def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Further body fields. Raises `UserError` for those that the measurement rests on."""
-    for name, value in body.items():
+    """Further body fields, the secrets in them hidden from now on. Raises `UserError` for those
+    that the measurement rests on."""
+    shown_fields(body)
+    for name in body:
         if name in OUR_BODY_FIELDS:
             raise UserError(f"{where}: {name} is not for the user to set; the crowd decides it")
-        if isinstance(value, str) and _SECRET_FIELD.search(name):
-            hide(value)
     return dict(body)
 
 
@@ -313,6 +314,8 @@ def _read_start(table: Table | None) -> StartSpec | None:
     table.done()
     if not spec.command:
         raise table.error("command", "is empty")
+    for words in (spec.command, spec.stop or ()):
+        shown_words(words)  # hides what is secret before anything can go wrong
     return spec
 
 

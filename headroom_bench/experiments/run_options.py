@@ -14,7 +14,7 @@ from headroom_bench.crowd.sessions import recorded_texts
 from headroom_bench.errors import UserError
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.plain import from_plain, to_plain
-from headroom_bench.redaction import MASK
+from headroom_bench.secret_words import holds_mask, shown_fields
 from headroom_bench.target import ServerSpec, Target, load_target
 
 
@@ -118,6 +118,13 @@ def _target_of(told: Any, headers: Mapping[str, str], where: str) -> Target:
         if name not in sent:
             raise UserError(f"the run sent the header {name}; give it again: --header '{name}: …'")
     body = from_plain(dict[str, Any], shown.get("body"), f"{where}.body")
+    if body == shown_fields(again.body):
+        body = again.body
+    elif holds_mask(body):
+        raise UserError(
+            "the run sent a secret in its body (--extra-body), which stands in no manifest: "
+            "start a new run, with the field in the [body] of a target file"
+        )
     fields: dict[str, Any] = {
         name: shown.get(name)
         for name in ("dialect", "model", "api_key_env", "ca_file", "insecure", "proxy")
@@ -125,7 +132,7 @@ def _target_of(told: Any, headers: Mapping[str, str], where: str) -> Target:
     return replace(
         again,
         headers=sent,
-        body=again.body if MASK in body.values() else body,
+        body=body,
         server=from_plain(ServerSpec, shown.get("server"), f"{where}.server"),
         **fields,
     )

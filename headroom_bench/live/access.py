@@ -11,6 +11,7 @@ from headroom_bench.errors import UserError
 from headroom_bench.live.exchange import Origin
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.redaction import hide
+from headroom_bench.secret_words import is_variable
 from headroom_bench.target import ENVIRONMENT, Target, checked_headers, proxy_fields
 
 
@@ -61,7 +62,7 @@ def request_headers(target: Target, environment: Mapping[str, str]) -> dict[str,
     if target.api_key_env is not None:
         if any(name.lower() == "authorization" for name in sent):
             raise UserError(
-                f"both {target.api_key_env} and a header or the URL say who we are; leave one out"
+                "both api_key_env and a header or the URL say who we are; leave one out"
             )
         sent["Authorization"] = f"Bearer {_from(environment, target.api_key_env)}"
     return checked_headers(sent.items(), "headers")
@@ -70,7 +71,12 @@ def request_headers(target: Target, environment: Mapping[str, str]) -> dict[str,
 def _from(environment: Mapping[str, str], variable: str) -> str:
     key = environment.get(variable, "").strip()
     if not key:
-        raise UserError(f"the environment variable {variable} holds no API key")
+        if not is_variable(variable):
+            hide(variable)  # the key itself, most likely, put there by mistake
+        raise UserError(
+            f"the environment variable {variable} holds no API key; name a variable that does, "
+            "such as OPENAI_API_KEY"
+        )
     hide(key)
     return key
 

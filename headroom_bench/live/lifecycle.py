@@ -22,6 +22,7 @@ from typing import Self
 import httpx
 
 from headroom_bench.errors import TargetError, UserError, unknown_name
+from headroom_bench.secret_words import shown_words
 from headroom_bench.target import StartSpec
 
 POLL_S = 0.1
@@ -297,5 +298,6 @@ def _describe_exit(status: int) -> str:
 
 
 def _name_of(command: tuple[str, ...]) -> str:
-    """The command up to its first long option: options may hold an API key."""
-    return " ".join(itertools.takewhile(lambda word: not word.startswith("--"), command))
+    """The command up to its first long option, without secrets."""
+    words = shown_words(command)
+    return " ".join(itertools.takewhile(lambda word: not word.startswith("--"), words))

@@ -48,7 +48,7 @@ def test_no_key_is_written_or_shown(echo: EchoServer, tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(
         f'url = "http://127.0.0.1:{echo.port}/base/v1"\napi_key_env = "PLANTED"\n'
         f'[headers]\nX-Team = "{FROM_FILE}"\nX-Env = "env:PLANTED_HEADER"\n'
-        f'[body]\napi_key = "{BODY_KEY}"\n'
+        f'[body]\ndeep = [{{ token = "{BODY_KEY}" }}]\n'
     )
     words = ("run", str(tmp_path / "t.toml"), *WORDS, "--header", f"X-Flag: {FROM_FLAG}", "--json")
     env = {"PLANTED": f" {KEY}\n", "PLANTED_HEADER": FROM_ENVIRONMENT}
@@ -59,7 +59,7 @@ def test_no_key_is_written_or_shown(echo: EchoServer, tmp_path: Path) -> None:
     assert [sent[name] for name in ("X-Team", "X-Env", "X-Flag")] == [
         FROM_FILE, FROM_ENVIRONMENT, FROM_FLAG,
     ]  # fmt: skip
-    assert echo.bodies[0]["api_key"] == BODY_KEY
+    assert echo.bodies[0]["deep"] == [{"token": BODY_KEY}]
     assert_silent(ran)
     rows = ran.rows("requests.jsonl")
     kinds = {row["error_kind"] for row in rows}
@@ -91,6 +91,9 @@ def test_a_password_in_a_url_becomes_a_header(echo: EchoServer, tmp_path: Path) 
         ("http://127.0.0.1:1", "--header", f"X-A: {FROM_FLAG}\r\nX-B: c"),
         ("http://127.0.0.1:1", "--header", f"X A: {FROM_FLAG}"),
         ("http://127.0.0.1:1", "--extra-body", f'{{"api_key": "{BODY_KEY}", "model": "x"}}'),
+        ("http://127.0.0.1:1", "--extra-body", f'{{"a": [{{"token": "{BODY_KEY}"}}], "n": 2}}'),
+        ("http://127.0.0.1:1", "--api-key-env", KEY),
+        ("http://127.0.0.1:1", "--header", "X-Key: env:sk-test01"),
     ],
 )
 @pytest.mark.parametrize("debug", [(), ("--debug",)])
@@ -102,10 +105,16 @@ def test_what_goes_wrong_is_told_without_them(
     assert_silent(ran)
 
 
-def test_a_started_server_that_logs_its_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'["{{python}}", "-c", "import sys; print(sys.argv)", "--api-key", "{FROM_FILE}"]',
+        f'["sh", "-c", "echo $0 $1; exit 1 --api-key {FROM_FILE}", "--api-key", "{FROM_FLAG}"]',
+    ],
+)
+def test_a_started_server_that_logs_its_key(command: str, tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(
-        'url = "http://127.0.0.1:{port}"\n[start]\nport = 0\n'
-        f'command = ["{{python}}", "-c", "import sys; print(sys.argv)", "--api-key", "{FROM_FILE}"]'
+        f'url = "http://127.0.0.1:{{port}}"\n[start]\nport = 0\ncommand = {command}'
     )
     ran = headroom("run", str(tmp_path / "t.toml"), *WORDS, out=tmp_path / "out")
     assert ran.code == 3
