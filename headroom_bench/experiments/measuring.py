@@ -35,9 +35,9 @@ from headroom_bench.results.run_folder import RecordWriter, RunFolder
 from headroom_bench.units import counted, in_words
 
 PROGRESS_EVERY_S = 0.5
-COLLECT_AT_LEAST_EVERY_S = 600.0
-"""Requests leave nothing that only the collector finds; to look at all that is on its way takes it
-20 ms at 500 long answers."""
+MOST_UNCOLLECTED = 500_000
+"""Objects more than at the last collection, some 50 MB, that do not wait for a gap: of garbage that
+holds itself we make none, but libraries may, and a collection takes tens of milliseconds."""
 SWITCH_S = 0.0005
 """Longest that a busy thread of ours (journal, metrics, writer) keeps the interpreter from the
 event loop; Python's own 5 ms would be lateness in every stamp."""
@@ -267,21 +267,18 @@ def _quiet_collector() -> Iterator[Callable[[bool], None]]:
     """The garbage collector rests, but for the gaps in which nothing is in flight.
 
     Yields a function to call now and then with whether this is a gap; a full collection is done in
-    gaps, and once in a while without one, so that memory stays bounded.
+    gaps, and without one where very much has come to be, so that memory stays bounded.
     """
-    loop = asyncio.get_running_loop()
     was_on = gc.isenabled()
     gc.collect()
     gc.freeze()
     gc.disable()
-    last_s = loop.time()
 
     def collect(gap: bool) -> None:
-        nonlocal last_s
-        if gap or loop.time() - last_s > COLLECT_AT_LEAST_EVERY_S:
+        new_objects, _, _ = gc.get_count()
+        if gap or new_objects > MOST_UNCOLLECTED:
             gc.collect()
             gc.freeze()  # what lives on is mostly records: no need to visit them again and again
-            last_s = loop.time()
 
     try:
         yield collect

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
+from headroom_bench.experiments import measuring
 from headroom_bench.experiments.bounds import faster_than_memory
 from headroom_bench.experiments.harness import Harness, harness_complaints, harness_figures
 from headroom_bench.live.lag import HarnessHealth
@@ -83,3 +86,27 @@ def test_answers_faster_than_memory_are_counted() -> None:
     assert faster_than_memory([answered(40.0)], roofline) == 0
     assert faster_than_memory([answered(70.0), answered(40.0)], roofline) == 1
     assert faster_than_memory([answered(70.0, draft_tokens=20)], roofline) == 0
+
+
+class _Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_waits_for_a_gap_unless_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "MOST_UNCOLLECTED", 1000)
+    with measuring._quiet_collector() as collect:
+        assert not gc.isenabled()
+        ring = weakref.ref(_Ring())
+        collect(False)
+        assert ring() is not None, "requests are in flight"
+        collect(True)
+        assert ring() is None
+        ring = weakref.ref(_Ring())
+        more = [_Ring() for _ in range(1001)]
+        collect(False)
+        assert ring() is None
+        assert len(more) == 1001
+    assert gc.isenabled()
