@@ -60,7 +60,7 @@ def _told_by(deployment: Deployment) -> ServerSpec:
 def memory_kind(runtime: Runtime, told: ServerSpec) -> MemoryKind:
     """How a server lays out its memory. llama.cpp unifies its slots unless their number is given
     (`-np`) without `-kvu`; LM Studio whatever their number."""
-    if runtime.design == "paged" or runtime.design == "dynamic_batch":
+    if not runtime.has_slots:
         return runtime.design  # type: ignore[return-value]
     if told.kv_unified is not None:
         return "unified_slots" if told.kv_unified else "split_slots"

@@ -48,6 +48,11 @@ class Runtime:
     estimated: bool = False
     source: str = ""
 
+    @property
+    def has_slots(self) -> bool:
+        """Whether sequences live in slots, which have caches of their own or share one."""
+        return self.design in ("split_slots", "unified_slots")
+
 
 @functools.cache
 def runtimes() -> tuple[Runtime, ...]:

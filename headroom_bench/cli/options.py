@@ -216,11 +216,22 @@ def resolve_target(
     chosen = with_overrides(
         target, server, model=served or model, dialect=dialect, api_key_env=api_key_env
     )
+    if box.kv_unified is not None:
+        _check_slots(chosen.runtime)
     if box.ctx is not None or chosen.runtime == target.runtime:
         return chosen
     from headroom_bench.experiments.whatif import with_same_sequence
 
     return with_same_sequence(target, chosen)
+
+
+def _check_slots(runtime: str) -> None:
+    """Raises `UserError` for a runtime that has no slots which could share a cache, or not."""
+    from headroom_bench.catalog import find_runtime
+
+    found = find_runtime(runtime)
+    if not found.has_slots:
+        raise UserError(f"{found.name} has no slots: leave out --kv-unified and --kv-split")
 
 
 def with_access(target: Target, access: AccessFlags) -> Target:

@@ -10,6 +10,7 @@ from typing import Any
 from headroom_bench.catalog import find_hardware
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.predict_published import published_decode, published_prefill
+from headroom_bench.experiments.predict_useless import useless
 from headroom_bench.roofline.builds import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
@@ -148,6 +149,7 @@ def predict(question: Question) -> dict[str, Any]:
         "notes": [
             *_notes(question, deployment, need, served),
             *_rows_against_rules(need, span, written),
+            *useless(question, deployment),
         ],
         "sources": _sources(deployment, span),
     }

@@ -89,8 +89,7 @@ def with_same_sequence(before: Target, after: Target) -> Target:
 
 def _sharers(target: Target, slots: int) -> int:
     """Among how many sequences a server of so many slots divides its context."""
-    design = find_runtime(target.runtime).design
-    divides = design not in ("paged", "dynamic_batch") and not target.server.kv_unified
+    divides = find_runtime(target.runtime).has_slots and not target.server.kv_unified
     return slots if divides else 1
 
 

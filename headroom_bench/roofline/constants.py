@@ -141,7 +141,7 @@ def constants_for(
 def _constants(
     box: str, architecture: str, runtime: str, backend: str, build: int | None
 ) -> Constants:
-    family = _FAMILIES.get(runtime, "llama.cpp")
+    family = family_of(runtime)
     found = {name: Constant(*entry) for name, entry in COMMON.items()}
 
     def take(values: Mapping[str, float], status: str, source: str) -> None:
@@ -174,6 +174,12 @@ _FAMILIES = {
     "vllm": "vllm", "sglang": "vllm", "tensorrt-llm": "tensorrt-llm",
 }  # fmt: skip
 """Runtimes that share their kernels."""
+
+
+def family_of(runtime: str) -> str:
+    """Whose kernels a runtime (its id) uses; llama.cpp's where nobody told."""
+    return _FAMILIES.get(runtime, "llama.cpp")
+
 
 _BORROWERS = ("ollama", "lm-studio", "sglang")
 """Runtimes whose boxes were measured under another of their family."""

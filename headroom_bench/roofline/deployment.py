@@ -92,6 +92,7 @@ class Deployment:
         found = find_model(model)
         box, server = find_hardware(hardware), find_runtime(runtime)
         engine = backend_of(box, server, backend or None)
+        joined = link_of(box, link) if boxes > 1 or link is not None else None
         deployment = cls(
             model=found,
             hardware=as_used(box, engine),
@@ -106,7 +107,7 @@ class Deployment:
             ctx=ctx,
             swa_full=swa_full,
             boxes=boxes,
-            link=link_of(box, link) if boxes > 1 else None,
+            link=joined if boxes > 1 else None,
         )
         for name in ("ubatch", "slots", "ctx", "boxes"):
             if getattr(deployment, name) < 1:

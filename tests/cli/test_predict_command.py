@@ -215,6 +215,44 @@ def test_a_grid_answers_in_row_order(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert lines[1]["error"] == found[1]["error"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--acceptance-rate", "0.3"), "nothing is drafted"),
+        (("--link", "200gbe-roce"), "there is one box"),
+        (("--runtime", "vllm", "--build", "b6989"), "vLLM is not built on llama.cpp"),
+        (("--runtime", "vllm", "--kv-unified", "--users", "8"), "vLLM has no slots"),
+        (("--kv-unified",), "there is one slot"),
+    ],
+)
+def test_a_flag_that_changes_nothing_is_told(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], told: str
+) -> None:
+    (note,) = [
+        note for note in answer(capsys, *SPARK, *flags)["notes"] if "changes nothing" in note
+    ]
+    assert told in note
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--acceptance-rate", "0.3", "--draft", "gpt-oss-20b:4"),
+        ("--link", "200gbe-roce", "--boxes", "2"),
+        ("--runtime", "ollama", "--build", "b6989"),
+        ("--kv-unified", "--users", "8"),
+    ],
+)
+def test_one_that_changes_something_is_not(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    assert not any("changes nothing" in note for note in answer(capsys, *SPARK, *flags)["notes"])
+
+
+def test_a_link_is_checked_though_one_box_needs_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unknown network 'no-such-link'" in refused(capsys, *SPARK, "--link", "no-such-link")
+
+
 def test_flags_stand_for_a_grids_empty_cells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
