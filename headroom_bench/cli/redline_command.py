@@ -48,7 +48,7 @@ def redline(
     most: Annotated[int, typer.Option("--most", help="Most people to look at.", min=1)] = 4096,
     repeats: Annotated[
         int | None,
-        typer.Option("--repeats", help="Seeds that each end rests on; default 3, live 1.", min=1),
+        typer.Option("--repeats", help="Seeds that each end rests on; default 2, live 1.", min=1),
     ] = None,
     seed: flags.Seed = None,
     vs: Annotated[
@@ -87,7 +87,7 @@ def redline(
     as_json: flags.Json = False,
 ) -> int:
     """Find the largest crowd that TARGET serves well; simulated, or --live."""
-    from headroom_bench.experiments.redline import RedlineOptions
+    from headroom_bench.experiments.redline import DEFAULT_REPEATS, MOST_REPEATS, RedlineOptions
 
     if live:
         refuse(context, {"vs", "over"}, "--live asks one server")
@@ -110,8 +110,8 @@ def redline(
         duration_s=parse_duration_s(duration or (_LIVE_DURATION if live else "30m"), "--duration"),
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
-        repeats=repeats or (1 if live else 3),
-        most_repeats=(repeats or 1) if live else 5,
+        repeats=repeats or (1 if live else DEFAULT_REPEATS),
+        most_repeats=(repeats or 1) if live else MOST_REPEATS,
         lengthen=not live,
         thinking=thinking,
     )
@@ -140,11 +140,12 @@ def _without(crowd: Crowd, names: list[str]) -> Crowd:
 
 
 def _simulated(options: RedlineOptions, vs: list[str]) -> dict[str, Any]:
+    from headroom_bench.experiments.differences import differences
     from headroom_bench.experiments.redline import redline as find
-    from headroom_bench.experiments.whatif import changed, differences, versus
+    from headroom_bench.experiments.whatif import AXES, changed, versus
 
     for text in vs:  # a wrong name is told before the first search, not after it
-        changed(options.target, differences(text))
+        changed(options.target, differences(text, AXES))
     with _Progress() as progress:
         try:
             document = find(options, progress.on_trial)

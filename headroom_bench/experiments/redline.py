@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 DEFAULT_DURATION_S = 1800.0
 DEFAULT_WARMUP_S = 300.0
 DEFAULT_MOST = 4096
+DEFAULT_REPEATS = 2
+MOST_REPEATS = 10
 _EXPLAINED = 60
 """Records of a trial that are kept, to tell what bound it."""
 MORE_TO_JUDGE = 6
@@ -65,10 +67,10 @@ class RedlineOptions:
     """Of one probe, its warm-up included."""
     warmup_s: float = DEFAULT_WARMUP_S
     most: int = DEFAULT_MOST
-    repeats: int = 3
+    repeats: int = DEFAULT_REPEATS
     """Seeds that each end rests on."""
-    most_repeats: int = 5
-    """The same at most, while they do not make it firm."""
+    most_repeats: int = MOST_REPEATS
+    """Seeds of a size at most, while its ruling is in doubt."""
     lengthen: bool = True
     """An end where some group has too few turns for a verdict is probed further, and longer."""
     thinking: bool = False
@@ -289,6 +291,7 @@ def _pooled(trials: Sequence[Trial]) -> Load:
             )
             for name in (trials[0].load.radio_busy_shares if trials else ())
         },
+        next((trial.load.slots for trial in trials), None),
     )
 
 

@@ -1,10 +1,9 @@
 """The redline: the largest crowd that still passes.
 
-Headroom's search: double the crowd until it fails, then bisect. Chance is part of every crowd, so
-both ends of the bracket are probed again with other seeds, and all trials of a size are judged
-together. Where an end does not hold, the search goes on from there with every size probed until its
-ruling is firm, which takes few trials far from the edge, until both ends rest on several seeds and
-stay where they are.
+Headroom's search: double the crowd until it fails, then bisect. Chance is part of every crowd, so a
+size is probed with further seeds until its ruling is firm, which takes one far from the edge and
+several near it; all trials of a size are judged together. Both ends of the bracket rest on several
+seeds; where one does not hold then, the search goes on from there, until both stay where they are.
 """
 
 from __future__ import annotations
@@ -21,14 +20,18 @@ class Ruling:
     """What the trials of one size say."""
 
     passes: bool
-    firm: bool
-    """Further trials would hardly change it."""
+    doubt: float
+    """The chance that further trials change it."""
     judged: bool = True
     """It rests on as many turns as a verdict needs."""
 
 
-FINE = 0.02
+FINE = 0.04
 """The bracket is as narrow as one person, or as this share of the crowd where that is more."""
+SURE = 0.05
+"""Doubt below which an end of the bracket stands."""
+LIKELY = 0.25
+"""Doubt below which the search goes on from a size: a wrong turn costs some steps back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Limits:
     repeats: int
     """Trials (seeds) that each end of the bracket rests on."""
     most_repeats: int
-    """Trials of an end at most, while they do not make its ruling firm."""
+    """Trials of a size at most, while its ruling is in doubt."""
     most_to_judge: int = 0
     """Trials of an end at most, where more than `most_repeats`, while it is not judged."""
 
@@ -75,35 +78,45 @@ def find_redline(
             made.append(probe(size, tuple(made)))
         return ruling(made)
 
-    def firmly(size: int, times: int = 1) -> bool:
-        said = tried(size, times)
-        while not said.firm or not said.judged:
-            most = limits.most_repeats
-            if not said.judged:
-                most = max(most, limits.most_to_judge)
-            if len(trials[size]) >= most:
-                break
+    def looked(size: int, doubt: float) -> bool:
+        said = tried(size, 1)
+        while said.doubt >= doubt and len(trials[size]) < limits.most_repeats:
             said = tried(size, len(trials[size]) + 1)
         return said.passes
 
-    def holds(end: int | None, passes: bool) -> bool:
-        return end is None or firmly(end, limits.repeats) == passes
+    def at_first(size: int) -> bool:
+        # A pass in doubt is no matter yet, for the next size tells more. A failure ends the steps.
+        return tried(size, 1).passes or looked(size, SURE)
 
-    low, high = _bracket(lambda size: tried(size, 1).passes, limits.least, limits)
+    def likely(size: int) -> bool:
+        return looked(size, LIKELY)
+
+    def holds(end: int | None, passes: bool) -> bool:
+        if end is None:
+            return True
+        said = tried(end, limits.repeats)
+        while said.passes == passes and (said.doubt >= SURE or not said.judged):
+            most = limits.most_repeats if said.judged else limits.most_to_judge
+            if len(trials[end]) >= max(most, limits.most_repeats):
+                break
+            said = tried(end, len(trials[end]) + 1)
+        return said.passes == passes
+
+    low, high = _narrowed(likely, *_found(at_first, limits.least, limits.least, limits))
+    step = 1
     while not (holds(low, True) and holds(high, False)):
         # Trials were too kind or too harsh. Each time one size at least has more of them than
-        # before, so this ends.
-        low, high = _bracket(firmly, low or limits.least, limits)
+        # before, so this ends; and each time the edge is taken to be further away.
+        step *= 2
+        low, high = _narrowed(likely, *_found(likely, low or limits.least, step, limits))
     return Bracket(low, high, trials)
 
 
-def _bracket(
-    passes: Callable[[int], bool], start: int, limits: Limits
+def _found(
+    passes: Callable[[int], bool], start: int, step: int, limits: Limits
 ) -> tuple[int | None, int | None]:
-    """Largest passing and smallest failing size, by steps that double away from `start`, then by
-    bisection."""
+    """A passing and a failing size, by steps away from `start` that double."""
     low, high = (start, None) if passes(start) else (None, start)
-    step = start if start == limits.least else 1
     while high is None and low is not None:
         if low == limits.most:
             return low, None
@@ -116,8 +129,15 @@ def _bracket(
         size = max(high - step, limits.least)
         low, high = (size, high) if passes(size) else (None, size)
         step *= 2
-    assert low is not None
-    assert high is not None
+    return low, high
+
+
+def _narrowed(
+    passes: Callable[[int], bool], low: int | None, high: int | None
+) -> tuple[int | None, int | None]:
+    """The largest passing and the smallest failing size between two, by bisection."""
+    if low is None or high is None:
+        return low, high
     while high - low > max(1, int(FINE * low)):
         middle = (low + high) // 2
         low, high = (middle, high) if passes(middle) else (low, middle)

@@ -51,6 +51,8 @@ class Load:
     """Sequences share one pool of cache, so that who queues may wait for room in it."""
     radio_busy_shares: Mapping[str, float] = field(default_factory=dict)
     """By shared link: share of the time that it is on the air, above 1 where it falls behind."""
+    slots: int | None = None
+    """Requests that the server works on at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,17 @@ def is_lost(group: GroupVerdict, target: TargetLike | None) -> bool:
     """Whether a group fails, or would even if all turns that it lacks for a verdict were met."""
     if target is None or group.met_share is None:
         return False
-    unmet = (1 - group.met_share) * group.turns
-    allowed = (1 - target.share) * max(group.turns, LEAST_TURNS)
-    return unmet > allowed + 1e-9
+    return turns_unmet(group) > turns_allowed(group.turns, target)
+
+
+def turns_unmet(group: GroupVerdict) -> int:
+    """How many of a group's turns missed their target."""
+    return 0 if group.met_share is None else round((1 - group.met_share) * group.turns)
+
+
+def turns_allowed(turns: int, target: TargetLike) -> float:
+    """How many turns of so many, or of a verdict's least, may miss."""
+    return (1 - target.share) * max(turns, LEAST_TURNS) + 1e-9
 
 
 def turn_figures(turns: Iterable[Turn], persona: str) -> dict[str, Any]:

@@ -170,5 +170,5 @@ def test_the_page_counts_and_times_in_words(capsys: pytest.CaptureFixture[str]) 
     assert run_app(list(words)) == 0
     page = capsys.readouterr().out.splitlines()
     assert page[0].startswith("redline of crowd tiny, simulated (")
-    assert page[-1].startswith("3 probes of 20 s ")
+    assert page[-1].startswith("2 probes of 20 s ")
     assert "(the first 3 s left out)" in page[-1]

@@ -136,8 +136,8 @@ def test_both_ends_carry_the_verdicts_that_make_them_ends() -> None:
     curve = {point["people"]: point for point in document["curve"]}
     assert fails == passes + 1
     assert curve[passes]["verdict"] in ("tight", "right-sized", "overkill", "not enough data")
-    assert curve[passes]["trials"] >= 3
-    assert curve[fails]["trials"] >= 3
+    assert curve[passes]["trials"] >= 2
+    assert curve[fails]["trials"] >= 2
     lost = curve[fails]["by_persona"][document["broke"]["persona"]]
     assert lost["target_met_share"] < 0.95
     assert sum(document["mix"].values()) == passes
@@ -245,7 +245,7 @@ def test_a_size_passes_once_everybody_in_it_was_judged() -> None:
     assert document["verdict"] not in ("not enough data", "failing")
     assert all(group["turns"] >= LEAST_TURNS for group in point["by_persona"].values())
     assert not any("not judged" in told for told in document["warnings"])
-    assert point["trials"] > 3, "three seeds have some four turns of it"
+    assert point["trials"] > 2, "two seeds have some three turns of it"
 
 
 def test_who_cannot_be_judged_passes_nowhere() -> None:

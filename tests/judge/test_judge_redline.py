@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headroom_bench.judge.redline import FINE, Bracket, Limits, Ruling, find_redline
 
-FIRM: Callable[[Sequence[bool]], Ruling] = lambda trials: Ruling(trials[-1], True)  # noqa: E731
+FIRM: Callable[[Sequence[bool]], Ruling] = lambda trials: Ruling(trials[-1], 0.0)  # noqa: E731
 
 
 def step(edge: int, limits: Limits) -> Bracket[bool]:
@@ -60,9 +60,10 @@ def test_every_trial_has_its_own_repeat() -> None:
 
 
 def shares(trials: Sequence[float]) -> Ruling:
-    """Passes where the mean is at least a half; firm when far from it or seen often."""
+    """Passes where the mean is at least a half; without doubt when far from it or seen often."""
     mean = sum(trials) / len(trials)
-    return Ruling(mean >= 0.5, abs(mean - 0.5) > 0.3 or len(trials) >= 6)
+    sure = abs(mean - 0.5) > 0.3 or len(trials) >= 6
+    return Ruling(mean >= 0.5, 0.0 if sure else 0.5)
 
 
 def test_an_end_that_chance_made_is_looked_at_again() -> None:
