@@ -60,6 +60,17 @@ class RawServer:
     port: int = 0
     connections: int = 0
     requests: list[bytes] = field(default_factory=list)
+    documents: dict[str, bytes] = field(default_factory=dict)
+    """JSON that is served in place of the script, by path."""
+
+    def steps(self, request: bytes) -> Sequence[Step]:
+        document = self.documents.get(request.split(b" ", 2)[1].decode())
+        if document is None:
+            return self.script
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(document)}"
+        )
+        return [head.encode() + b"\r\n\r\n" + document]
 
     @property
     def url(self) -> str:
@@ -83,7 +94,7 @@ async def _play(
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             server.requests.append(await _read_request(reader))
-            for step in server.script:
+            for step in server.steps(server.requests[-1]):
                 if isinstance(step, bytes):
                     writer.write(step)
                     await writer.drain()

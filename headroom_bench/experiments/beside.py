@@ -54,10 +54,8 @@ def set_beside(state: RunState, load: Load, counted: Sequence[RequestRecord]) ->
     found = Beside(WorldOutcome(records, load, *explain(counted, load, None)))
     try:
         _fill(found, state, counted)
-    except UserError as why:
-        found.warnings.append(f"no prediction: {why}")
     except Exception as why:  # noqa: BLE001 - a defect here must not cost what was measured
-        found.warnings.append(f"no prediction, by a defect that is ours: {_told(why)}")
+        found.warnings.append(f"no prediction{why_not(why)}")
     return found
 
 
@@ -116,8 +114,11 @@ def _predicted(
     return replace(outcome, records=same, limits=limits, phases=phases)
 
 
-def _told(why: Exception) -> str:
-    """The error and where it came from, in a line."""
+def why_not(why: Exception) -> str:
+    """Why there is no prediction, to follow these words; a defect with where it is."""
+    if isinstance(why, UserError):
+        return f": {why}"
     frame = traceback.extract_tb(why.__traceback__)[-1]
     module = frame.filename.rpartition("headroom_bench")[2].strip("/\\") or frame.filename
-    return f"{type(why).__name__}: {why} ({module}, line {frame.lineno})"
+    told = f"{type(why).__name__}: {why} ({module}, line {frame.lineno})"
+    return f", by a defect that is ours: {told}"

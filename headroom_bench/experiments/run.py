@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headroom_bench.errors import TargetError, UserError
+from headroom_bench.experiments.beside import why_not
 from headroom_bench.experiments.conclude import RunOutcome, conclude
-from headroom_bench.experiments.deployment import box_of, check_names
+from headroom_bench.experiments.deployment import check_names
 from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
@@ -48,6 +50,9 @@ from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, usable
 from headroom_bench.target import as_mock_names_it
 from headroom_bench.telemetry.exporter import COMPARED, RunExporter
+
+if TYPE_CHECKING:
+    from headroom_bench.roofline.deployment import Deployment
 
 SLIP_ALLOWED_SHARE = 0.005
 """Share of the run by which the mock's clock may slip without a word."""
@@ -298,7 +303,7 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
             f"{fewer or 'hardly any'} connections (ulimit -n): the others will fail"
         )
     if why := _no_prediction(state):
-        state.say(f"no prediction beside it: {why}")
+        state.say(f"no prediction beside it{why}")
     state.folder.write_manifest(manifest(state, "running"))
     return writing
 
@@ -324,8 +329,8 @@ def _no_prediction(state: RunState) -> str | None:
     """Why there will be none, as far as that can be told before the run."""
     try:
         deployment_for(state)
-    except UserError as why:
-        return str(why)
+    except Exception as why:  # noqa: BLE001 - a prediction never costs a measurement
+        return why_not(why)
     return None
 
 
@@ -343,10 +348,13 @@ def _exporter(state: RunState) -> RunExporter | None:
 def _forecast(state: RunState) -> dict[str, float]:
     """Predicted medians before the run, with drawn lengths: what live ratios are held against."""
     try:
-        deployment = deployment_for(state)
-        box_of(deployment, server_told(state, deployment))
-    except UserError:  # said already, or said by the summary: the run goes on without
+        return _forecast_by(state, deployment_for(state))
+    except Exception as why:  # noqa: BLE001 - a prediction never costs a measurement
+        state.say(f"no live ratios: no prediction{why_not(why)}")
         return {}
+
+
+def _forecast_by(state: RunState, deployment: Deployment) -> dict[str, float]:
     options = state.options
     outcome, _ = predict_crowd(
         options.crowd,

@@ -19,6 +19,8 @@ CONTROL_LIMIT_S = 60.0
 """Longest that one of its answers may take."""
 CONTROL_BODY_BYTES = 32 * 2**20
 CLOSE_S = 5.0
+_MOST_TOLD = 1 << 24
+"""Slots, or tokens of one: a server that tells of more, or of none, tells nothing."""
 _ROUND_TRIPS = 5
 
 
@@ -153,8 +155,8 @@ def _read_models(facts: TargetFacts, response: httpx.Response) -> None:
     facts.model = ids[0] if isinstance(ids[0], str) else None
     facts.served = [each for each in ids if isinstance(each, str)]
     for where, key in ((first.get("meta"), "n_ctx"), (first, "max_model_len")):
-        if isinstance(where, dict) and isinstance(where.get(key), int):
-            facts.ctx_per_slot = where[key]
+        told = _told_count(facts, "/v1/models", where, key)
+        facts.ctx_per_slot = facts.ctx_per_slot if told is None else told
 
 
 def _read_props(facts: TargetFacts, response: httpx.Response) -> bool:
@@ -162,21 +164,29 @@ def _read_props(facts: TargetFacts, response: httpx.Response) -> bool:
     props = json_object(response) if response.status_code == 200 else {}
     if "total_slots" not in props:
         return False
-    if isinstance(props["total_slots"], int):
-        facts.slots = props["total_slots"]
-    settings = props.get("default_generation_settings")
-    if isinstance(settings, dict) and isinstance(settings.get("n_ctx"), int):
-        facts.ctx_per_slot = settings["n_ctx"]
+    facts.slots = _told_count(facts, "/props", props, "total_slots")
+    told = _told_count(facts, "/props", props.get("default_generation_settings"), "n_ctx")
+    facts.ctx_per_slot = facts.ctx_per_slot if told is None else told
     if isinstance(props.get("build_info"), str):
         facts.build = props["build_info"]
     return True
+
+
+def _told_count(facts: TargetFacts, route: str, where: Any, key: str) -> int | None:
+    """A count that a server tells of itself, as far as it can be one; a note where it cannot."""
+    value = where.get(key) if isinstance(where, dict) else None
+    if type(value) is int and 1 <= value <= _MOST_TOLD:
+        return value
+    if value is not None:
+        facts.notes.append(f"{route} says {key} {value!r:.20}, which cannot be: taken as not told")
+    return None
 
 
 def json_object(response: httpx.Response) -> dict[str, Any]:
     """The body as an object; empty where it is none."""
     try:
         parsed = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
 

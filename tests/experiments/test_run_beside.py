@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ from headroom_bench.results.reading import read_manifest
 
 WORD = chunk(event(delta(content=" a")))
 LAST = chunk(event(finish()) + event(usage(20, 2)) + DONE)
+run_module = importlib.import_module("headroom_bench.experiments.run")
 ANSWER: list[Step] = [HEAD, WORD, 0.02, WORD, LAST, END]
 PLAIN = ("--users", "2", "--prompt-tokens", "100", "--output-tokens", "8")
 BOX = ("--hardware", "dgx-spark", "--quant", "MXFP4")
@@ -112,6 +115,27 @@ async def test_an_unknown_model_costs_the_prediction_only(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("slots", "ctx"), [(0, 0), (10**30, 8192), (4, 10**300), (True, "x"), (None, -5)]
+)
+async def test_what_a_server_says_of_itself_costs_no_measurement(
+    slots: object, ctx: object, tmp_path: Path
+) -> None:
+    async with raw_server(*ANSWER) as server:
+        settings = {"default_generation_settings": {"n_ctx": ctx}, "total_slots": slots}
+        server.documents["/props"] = json.dumps(settings).encode()
+        models = {"data": [{"id": "gpt-oss-20b", "max_model_len": ctx}]}
+        server.documents["/v1/models"] = json.dumps(models).encode()
+        how = (*BOX, *PLAIN, "--requests", "2", "--prometheus", "0", "--json")
+        ran = await (await Running.start("run", server.url, *how, out=tmp_path)).ended()
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    assert summary["requests"] == 2
+    assert summary["predicted"] is not None
+    told = [line for line in summary["warnings"] if "cannot be: taken as not told" in line]
+    assert len(told) == (slots not in (4, None)) + 2 * (ctx != 8192)
+
+
+@pytest.mark.parametrize(
     "wrong",
     [("--hardware", "dgx-sprak"), ("--quant", "Q4_K_W"), ("--runtime", "vlllm")],
 )
@@ -159,16 +183,27 @@ async def test_nothing_is_predicted_where_nothing_succeeded(tmp_path: Path) -> N
     assert "no request succeeded" in told(ran, "no prediction:")
 
 
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [(beside, "predict_crowd"), (run_module, "predict_crowd"), (run_module, "deployment_for")],
+)
 def test_a_defect_in_a_prediction_is_told_and_costs_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    where: ModuleType,
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a size of -1")
 
-    monkeypatch.setattr(beside, "predict_crowd", broken)
+    monkeypatch.setattr(where, what, broken)
     words = ["run", "mock", *PLAIN, "--requests", "2", "--time-scale", "6", "--json"]
-    assert run_app([*words, "--out", str(tmp_path)]) == 0
+    assert run_app([*words, "--prometheus", "0", "--out", str(tmp_path)]) == 0
     summary = json.loads(capsys.readouterr().out)
+    if where is not beside:
+        assert summary["requests"] == 2
+        return
     assert (summary["requests"], summary["predicted"]) == (2, None)
     (line,) = (line for line in summary["warnings"] if "by a defect" in line)
     assert "ValueError: a size of -1" in line
