@@ -10,10 +10,12 @@ import typer
 
 from headroom_bench.cli import options as flags
 from headroom_bench.cli.consoles import page
+from headroom_bench.cli.given import refuse
 from headroom_bench.errors import UserError
 
 
 def predict(
+    call: typer.Context,
     hardware: flags.Hardware = None,
     model: flags.Model = None,
     quant: flags.Quant = None,
@@ -86,8 +88,7 @@ def predict(
     }  # fmt: skip
     given = {name: word for name, word in words.items() if word}
     if grid is not None:
-        if vs or patience or by:
-            raise UserError("--grid answers its rows alone; leave out --vs, --patience and --by")
+        refuse(call, {"vs", "patience", "by"}, "--grid answers its rows alone")
         return _grid(grid, given, as_json)
     missing = [f"--{name}" for name in ("hardware", "model") if name not in given]
     if missing:
@@ -128,16 +129,11 @@ def _document(
 
 
 def _differences(vs: str) -> dict[str, str]:
-    """`strix-halo-128` or `runtime=vllm,quant=FP8`; a new box takes its own backend."""
+    """As words of a question; a new box takes its own backend."""
+    from headroom_bench.experiments.differences import differences
     from headroom_bench.experiments.predict_more import COLUMNS
 
-    found: dict[str, str] = {}
-    for part in vs.split(","):
-        key, equals, value = part.partition("=")
-        name = key.strip().replace("-", "_") if equals else "hardware"
-        if name not in COLUMNS or not (value if equals else key).strip():
-            raise UserError(f"--vs {part!r}: write a box, or KEY=VALUE with {', '.join(COLUMNS)}")
-        found[name] = (value if equals else key).strip()
+    found = differences(vs, COLUMNS)
     return ({"backend": ""} if {"hardware", "runtime"} & set(found) else {}) | found
 
 

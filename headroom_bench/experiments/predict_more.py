@@ -178,19 +178,28 @@ def predict_file(
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             names = [name.strip() for name in reader.fieldnames or ()]
-            unknown = [name for name in names if name not in COLUMNS]
-            if unknown or not {"hardware", "model"} <= {*names, *defaults}:
-                told = f"unknown column {unknown[0]!r}" if unknown else "no hardware or no model"
-                raise UserError(f"{path}, line 1: {told}; columns are {', '.join(COLUMNS)}")
-            rows = [
-                {(k or "").strip(): (v or "").strip() for k, v in row.items() if isinstance(v, str)}
-                for row in reader
-            ]
+            wrong = _wrong_columns(names, defaults)
+            if wrong is not None:
+                raise UserError(f"{path}, line 1: {wrong}; columns are {', '.join(COLUMNS)}")
+            rows = []
+            for row in reader:
+                if None in row:
+                    raise UserError(f"{path}, line {reader.line_num}: more cells than columns")
+                rows.append({name.strip(): (cell or "").strip() for name, cell in row.items()})
     except OSError as why:
         raise UserError(f"{path}: cannot be read: {why.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as why:
         raise UserError(f"{path}: cannot be read as CSV: {why}") from None
     return [(row, _answer({**defaults, **_filled(row)})) for row in rows]
+
+
+def _wrong_columns(names: Sequence[str], defaults: Mapping[str, str]) -> str | None:
+    for name in names:
+        if name not in COLUMNS:
+            return f"unknown column {name!r}"
+        if names.count(name) > 1:
+            return f"column {name!r} stands there twice"
+    return None if {"hardware", "model"} <= {*names, *defaults} else "no hardware or no model"
 
 
 def _filled(row: Mapping[str, str]) -> dict[str, str]:

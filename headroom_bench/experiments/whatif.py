@@ -13,6 +13,7 @@ from headroom_bench.catalog import find_hardware, find_model, find_quant, find_r
 from headroom_bench.catalog.capability import tier_of
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.deployment import DEFAULT_SLOTS
+from headroom_bench.experiments.differences import differences
 from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
 from headroom_bench.roofline.deployment import quant_of
 from headroom_bench.target import ServerSpec, Target
@@ -28,19 +29,6 @@ COLUMNS = (
 """Of a grid's rows. `tier` is coarse and estimated (`catalog/data/capability.json`)."""
 
 Change = Mapping[str, str]
-
-
-def differences(text: str) -> dict[str, str]:
-    """`strix-halo-128`, or `runtime=vllm,quant=FP8`: what differs. Raises `UserError`."""
-    found: dict[str, str] = {}
-    for part in text.split(","):
-        key, equals, value = part.partition("=")
-        name = key.strip().replace("-", "_") if equals else "hardware"
-        word = (value if equals else key).strip()
-        if name not in AXES or not word:
-            raise UserError(f"--vs {part!r}: write a box, or KEY=VALUE with {', '.join(AXES)}")
-        found[name] = word
-    return found
 
 
 def axes_of(words: Sequence[str]) -> dict[str, list[str]]:
@@ -192,5 +180,5 @@ def versus(
 ) -> Iterator[dict[str, Any]]:
     """The redline of what differs, for each of `--vs`. Raises `UserError`."""
     for text in others:
-        target = changed(options.target, differences(text))
+        target = changed(options.target, differences(text, AXES))
         yield {"vs": text, **redline(with_target(options, target), on_trial)}

@@ -270,6 +270,8 @@ def test_flags_stand_for_a_grids_empty_cells(
     ("text", "told"),
     [
         ("hardware,modell\na,b\n", "line 1: unknown column 'modell'"),
+        ("hardware,model,hardware \na,b,c\n", "line 1: column 'hardware' stands there twice"),
+        ("hardware,model\na,b\na,b,c\n", "line 3: more cells than columns"),
         ("model\nx\n", "line 1: no hardware or no model"),
         ("", "line 1: no hardware or no model"),
     ],

@@ -14,15 +14,16 @@ from headroom_bench.catalog._entries import read_data
 from headroom_bench.catalog.capability import tier_of
 from headroom_bench.crowd.crowd import crowd_of
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.differences import differences
 from headroom_bench.experiments.redline import RedlineOptions
 from headroom_bench.experiments.whatif import (
+    AXES,
     COLUMNS,
     as_csv,
     axes_of,
     changed,
     combinations,
     cost,
-    differences,
     grid,
     versus,
 )
@@ -100,7 +101,7 @@ def test_another_runtime_keeps_the_context_of_one_sequence() -> None:
 
 
 def test_words() -> None:
-    assert differences("strix-halo-128,quant=Q8_0") == {
+    assert differences("strix-halo-128,quant=Q8_0", AXES) == {
         "hardware": "strix-halo-128", "quant": "Q8_0"
     }  # fmt: skip
     assert axes_of(["slots=1,2", "kv-k=f16"]) == {"slots": ["1", "2"], "kv_k": ["f16"]}
@@ -108,9 +109,9 @@ def test_words() -> None:
     for wrong in (["colour=red"], ["slots"], ["slots="], ["=4"]):
         with pytest.raises(UserError, match="--over"):
             axes_of(wrong)
-    for word in ("", "colour=red", "slots="):
+    for word in ("", "colour=red", "slots=", "slots=2,slots=4", "strix-halo-128,hardware=x"):
         with pytest.raises(UserError, match="--vs"):
-            differences(word)
+            differences(word, AXES)
     with pytest.raises(UserError, match="slots 'many'"):
         changed(BOX, {"slots": "many"})
 
