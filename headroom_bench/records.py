@@ -94,10 +94,13 @@ class RequestRecord:
     server_decode_s: float | None = None
     server_decode_tok_s: float | None = None
     server_queue_s: float | None = None
+    """From its arrival until the server took it up: for want of a slot or of room, or because a
+    pass was going on. Measured only where the server's journal tells of it."""
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
     network_s: float | None = None
-    """TTFT less the server's own queue and prefill: the path, both stacks, and our own lateness."""
+    """Of TTFT, what is known to be the way: all of it in a prediction, the round trip that was
+    seen before the run in a measurement."""
     prompt_kind: str | None = None
     turn_rounds: int | None = None
     """Rounds that the persona's script gives this turn."""

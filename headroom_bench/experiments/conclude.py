@@ -10,7 +10,13 @@ from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET
 from headroom_bench.experiments.beside import set_beside
 from headroom_bench.experiments.harness import harness_complaints
 from headroom_bench.experiments.prompt_report import prompt_notes, prompts_row
-from headroom_bench.experiments.run_state import RunState, harness_of, manifest
+from headroom_bench.experiments.run_state import (
+    RunState,
+    harness_of,
+    manifest,
+    round_trip_s,
+    slots_of,
+)
 from headroom_bench.experiments.thinking import cut_in_thought
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
@@ -37,11 +43,17 @@ def conclude(state: RunState) -> RunOutcome:
     folder, measured = state.folder, state.measured
     records = measured.records
     window = Window(state.options.warmup_s, measured.ended_s)
-    journal_load = Load()
+    journal_load = Load(slots=slots_of(state))
     if state.journal is not None:
-        within = (window.warmup_s, window.ended_s)
-        slots = state.facts.slots if state.facts else None
-        journal_load = state.journal.conclude(records, folder, within, slots, state.warn)
+        journal_load = state.journal.conclude(
+            records,
+            folder,
+            (window.warmup_s, window.ended_s),
+            slots_of(state),
+            round_trip_s(state) or 0.0,
+            state.warn,
+        )
+        folder.write_rows("requests.jsonl", records)  # with what the journal alone knows
     beside = set_beside(state, journal_load, kept(records, window))
     targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
     folder.write_rows("turns.jsonl", turns_of(records, targets))

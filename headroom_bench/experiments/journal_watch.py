@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
+from headroom_bench.experiments.server_clock import fill_queues, load_within
 from headroom_bench.experiments.serving import STARTED
 from headroom_bench.journal.join import JoinReport, ServerTimings, join
 from headroom_bench.journal.sources import parse_source
@@ -16,7 +16,6 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
 from headroom_bench.results.reading import read_rows
 from headroom_bench.results.run_folder import RunFolder
-from headroom_bench.results.statistics import busy_seconds, seconds_at_level
 
 Row = TypeVar("Row", JournalRecord, JournalSample)
 
@@ -102,10 +101,13 @@ class JournalWatch:
         folder: RunFolder,
         window_s: tuple[float, float],
         slots: int | None,
+        round_trip_s: float,
         warn: Callable[[str], None],
     ) -> Load:
         """Joins, writes journal.jsonl, and returns how busy the server's own clock says it was
-        between two moments of the run's clock. `slots`: how many the server says that it has."""
+        between two moments of the run's clock. What only the journal knows of a request (its queue)
+        is set there. `slots`: how many the server says that it has; `round_trip_s`: life seconds.
+        """
         asked = [timings for record in requests if (timings := server_timings(record))]
         report = join(self.records, asked)
         folder.write_rows("journal.jsonl", self.records)
@@ -117,7 +119,8 @@ class JournalWatch:
                 f"only {report.matched} of {report.requests} requests were found in the journal: "
                 "the server's own figures are not used"
             )
-            return Load()
+            return Load(slots=slots)
+        fill_queues(self.records, requests, round_trip_s)
         return load_within(self.records, requests, *window_s, slots)
 
 
@@ -153,43 +156,3 @@ def _as_row(report: JoinReport) -> dict[str, object]:
         "unmatched_records": report.unmatched_records,
         "unmatched_token_share": report.unmatched_token_share,
     }
-
-
-def load_within(
-    journal: Iterable[JournalRecord],
-    requests: Iterable[RequestRecord],
-    from_s: float,
-    to_s: float,
-    slots: int | None = None,
-) -> Load:
-    """How busy the server was between two moments of the run's clock, and how long all of its slots
-    were taken, where it says how many it has.
-
-    Joined records tell how far each life of the server's clock is from the run's; lives without any
-    are left out, and nothing is known where there is none.
-    """
-    spans = [
-        (each, each.t_launch_s, each.t_server_s)
-        for each in journal
-        if each.t_launch_s is not None and each.t_server_s is not None
-    ]
-    ends = {request.request_id: request.end_s for request in requests}
-    shifts: dict[int, list[float]] = {}
-    for each, _, ended_s in spans:
-        end_s = ends.get(each.request_id or "")
-        if end_s is not None:
-            shifts.setdefault(each.instance, []).append(end_s - ended_s)
-    if not shifts or to_s <= from_s:
-        return Load()
-    by = {instance: statistics.median(known) for instance, known in shifts.items()}
-    within = [
-        (max(from_s, began_s + by[each.instance]), min(to_s, ended_s + by[each.instance]))
-        for each, began_s, ended_s in spans
-        if each.instance in by
-    ]
-    within = [(low, high) for low, high in within if low < high]
-    window_s = to_s - from_s
-    return Load(
-        busy_share=min(1.0, busy_seconds(within) / window_s),
-        all_slots_share=min(1.0, seconds_at_level(within, slots) / window_s) if slots else None,
-    )

@@ -112,6 +112,7 @@ def _load(worked: Worked, box: Box) -> Load:
         preempted=worked.preempted,
         killed=worked.killed,
         one_pool=box.design.memory == "paged",
+        slots=box.design.parallel,
         radio_busy_shares={n: s / seconds for n, s in worked.radios_s.items() if seconds},
     )
 

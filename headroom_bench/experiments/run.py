@@ -31,6 +31,7 @@ from headroom_bench.experiments.run_state import (
     manifest,
     naming,
     one_way_s,
+    round_trip_s,
     server_told,
 )
 from headroom_bench.experiments.serving import check_access, serving
@@ -229,7 +230,7 @@ async def _measured(
         max_requests=options.max_requests,
         max_rps=options.max_rps,
         force_lengths=options.force_lengths,
-        round_trip_s=2 * one_way_s(state) or None,
+        round_trip_s=round_trip_s(state),
         begin_s=state.earlier.ended_s,
         first_talks=state.earlier.first_talks,
         drain_s=options.drain_s,

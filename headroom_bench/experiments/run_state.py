@@ -70,6 +70,17 @@ def one_way_s(state: RunState) -> float:
     return trip_ms / 2e3 * state.options.time_scale
 
 
+def round_trip_s(state: RunState) -> float | None:
+    """What is known of the way, life time; None where it is not."""
+    return 2 * one_way_s(state) or None
+
+
+def slots_of(state: RunState) -> int | None:
+    """How many requests the server works on at a time, by itself or by the target's file."""
+    told = state.facts.slots if state.facts else None
+    return told or state.options.target.server.slots
+
+
 def told_target(state: RunState) -> Target:
     """The target with what the server told of itself; where it was never reached, as it was
     given."""

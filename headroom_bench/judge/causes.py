@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from headroom_bench.judge.turns import Phase, TargetLike, Turn
+from headroom_bench.judge.turns import TargetLike, Turn
 from headroom_bench.judge.verdict import LEAST_TURNS, GroupVerdict, Load, is_lost, misses
+from headroom_bench.judge.waits import Phase
+from headroom_bench.units import counted
 
 NOTABLE_SHARE = 0.05
 """Below it nothing is told of."""
@@ -18,9 +20,12 @@ REFUSED = {
 }
 """Kind of error: the limit that it tells of, and in words."""
 
+UNEXPLAINED = "the queue, others' prompts, or both ends of the way"
+"""What time may be that is neither the round trip nor the server's own work."""
 
-def limit_row(limit: str, share: float, evidence: str) -> dict[str, Any]:
-    return {"limit": limit, "share": share, "evidence": evidence}
+
+def limit_row(limit: str, share: float, evidence: str, modelled: bool = False) -> dict[str, Any]:
+    return {"limit": limit, "share": share, "evidence": evidence, "modelled": modelled}
 
 
 def what_broke(
@@ -31,9 +36,11 @@ def what_broke(
 ) -> list[dict[str, Any]]:
     """Rows `{limit, share, evidence}` for turns that missed their target: what took their time.
 
-    Shares are of `unmet`. A wait in the queue is for slots where all were taken, else for room in
-    a shared cache, else for the pass before. Prefill and decoding are bound as `bound_by_phase`
-    says (`prefill`, `decode`: a bound). `on_radio` are the personas whose clients share a radio.
+    Shares are of `unmet`. A wait in the queue is for slots where more was in flight than there are
+    (or all were taken, where their number is not known), else for room in a shared cache, else for
+    the pass before; what nobody explains is for slots too where more was in flight. Prefill and
+    decoding are bound as `bound_by_phase` says (`prefill`, `decode`: a bound). `on_radio` are the
+    personas whose clients share a radio.
     """
     causes = Counter(_cause(turn, load, bound_by_phase, on_radio) for turn in unmet)
     rows = [
@@ -49,7 +56,9 @@ _TOLD: dict[Phase, str] = {
     "reasoning": "waited longest for hidden reasoning",
     "decode": "waited longest for tokens to be written",
     "network": "waited longest for the network",
+    "unexplained": "waited longest for what nobody explains",
 }
+_TOO_SLOW = "were written too slowly to read along"
 
 
 def _cause(
@@ -64,21 +73,50 @@ def _cause(
     if phase is None:
         return "server", "came to nothing that the device can show"
     if phase == "queue":
-        return _queue_cause(load, bound_by_phase)
+        return _queue_cause(turn, load, bound_by_phase)
+    if phase == "unexplained":
+        return _unexplained_cause(turn, load)
     if phase == "network":
         return ("radio" if turn.persona in on_radio else "network"), _TOLD[phase]
     bound = bound_by_phase.get("prefill" if phase == "prefill" else "decode")
-    return bound or phase, _TOLD[phase] + (f", bound by {bound}" if bound else "")
+    told = _TOO_SLOW if turn.too_slow else _TOLD[phase]
+    return bound or phase, told + (f", bound by {bound}" if bound else "")
 
 
-def _queue_cause(load: Load, bound_by_phase: Mapping[str, str]) -> tuple[str, str]:
+def _queue_cause(turn: Turn, load: Load, bound_by_phase: Mapping[str, str]) -> tuple[str, str]:
     told = _TOLD["queue"]
-    if load.all_slots_share is None or load.all_slots_share >= NOTABLE_SHARE:
+    if _slots_ran_out(turn, load):
         return "slots", told
     if load.one_pool:
         return "KV", f"{told}, with places free but no room in the cache"
     # A place was free: what they waited for is the end of a long pass, which reads a prompt.
     return bound_by_phase.get("prefill", "prefill"), f"{told} while others' prompts were read"
+
+
+def _slots_ran_out(turn: Turn, load: Load) -> bool:
+    crowded = is_crowded(turn.in_flight, load)
+    if crowded is not None:
+        return crowded
+    return load.all_slots_share is None or load.all_slots_share >= NOTABLE_SHARE
+
+
+def is_crowded(in_flight: int | None, load: Load) -> bool | None:
+    """Whether one of so many requests has to wait for a slot; None where nobody knows."""
+    if in_flight is None or load.slots is None:
+        return None
+    return in_flight > load.slots
+
+
+def _unexplained_cause(turn: Turn, load: Load) -> tuple[str, str]:
+    if is_crowded(turn.in_flight, load):
+        slots = counted(load.slots or 0, "slot")
+        return "slots", f"waited longest with more in flight than the server's {slots}"
+    if "prefill" not in turn.phases:
+        return (
+            "first token",
+            "waited longest for their first token, of which the server tells nothing",
+        )
+    return "unexplained", f"{_TOLD['unexplained']}: {UNEXPLAINED}"
 
 
 def first_to_break(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from headroom_bench.judge.causes import NOTABLE_SHARE, REFUSED, limit_row
+from headroom_bench.judge.causes import (
+    NOTABLE_SHARE,
+    REFUSED,
+    UNEXPLAINED,
+    is_crowded,
+    limit_row,
+)
 from headroom_bench.judge.verdict import Load
+from headroom_bench.judge.waits import before_first_token
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import spread
 from headroom_bench.units import counted
@@ -18,20 +26,22 @@ def limits_of(
     time_by_bound: Mapping[str, float] | None,
     on_radio: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Rows `{limit, share, evidence}`, the most telling first.
+    """Rows `{limit, share, evidence, modelled}`, the most telling first.
 
-    limit is bandwidth, compute, overhead, slots, KV, network, radio, context or patience; share is
-    between 0 and 1: of the server's time, of tokens, of requests, or of wall time, as the evidence
-    says. `on_radio` are the personas whose clients share a radio.
+    limit is bandwidth, compute, overhead, slots, queue, KV, network, radio, unexplained, context or
+    patience; share is between 0 and 1: of the server's time, of tokens, of requests, or of wall
+    time, as the evidence says. `modelled` are those that a model of the box tells, not the records.
+    `on_radio` are the personas whose clients share a radio. Records that the harness spoilt tell
+    nothing here.
     """
-    rows = []
-    for bound, share in (time_by_bound or {}).items():
-        rows.append(_bound_row(bound, share))
+    records = [record for record in records if record.valid]
+    rows = [_bound_row(bound, share) for bound, share in (time_by_bound or {}).items()]
     rows += _slots(records, load)
     rows += _cache(records, load)
     rows += _radio(load)
     rows += _way([r for r in records if r.persona not in on_radio], "network")
     rows += _way([r for r in records if r.persona in on_radio], "radio")
+    rows += _waiting(records, load)
     for kind, (limit, told) in REFUSED.items():
         rows += _requests(records, limit, told, [r for r in records if r.error_kind == kind])
     cut = [record for record in records if record.ok and record.truncated]
@@ -41,30 +51,43 @@ def limits_of(
 
 def time_by_bound_in(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """The shares of the server's time by bound that rows of `limits_of` tell of."""
-    shares = {row["limit"]: row["share"] for row in rows if _is_bound(row)}
-    return dict(sorted(shares.items()))
+    return {row["limit"]: row["share"] for row in rows if row.get("modelled")}
 
 
 def _bound_row(bound: str, share: float) -> dict[str, Any]:
     evidence = f"{share:.0%} of the server's time in passes bound by {bound}"
-    return limit_row(bound, share, evidence)
-
-
-def _is_bound(row: Mapping[str, Any]) -> bool:
-    told = _bound_row(row["limit"], row["share"])
-    return all(row[name] == value for name, value in told.items())
+    return limit_row(bound, share, evidence, modelled=True)
 
 
 def _slots(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:
-    waits = [record.server_queue_s for record in records if record.server_queue_s is not None]
-    share = load.all_slots_share
-    if share is None or share < NOTABLE_SHARE:
+    """How often there was none left, and what that cost those who came then."""
+    taken = load.all_slots_share
+    told = [] if taken is None else [f"every slot taken for {taken:.0%} of the time"]
+    if load.slots is None:
+        share, late = taken or 0.0, [r for r in records if r.server_queue_s is not None]
+    else:
+        late = _crowded(records, load)
+        share = max(taken or 0.0, len(late) / len(records)) if late else 0.0
+        told.append(
+            f"{len(late):,} of {counted(len(records), 'request')} came with more in flight than "
+            f"its {counted(load.slots, 'slot')}"
+        )
+    if share < NOTABLE_SHARE:
         return []
-    evidence = f"every slot taken for {share:.0%} of the time"
-    queued = spread(waits)["mean"]
+    return [limit_row("slots", share, ", ".join(told + _waited(late)))]
+
+
+def _crowded(records: Sequence[RequestRecord], load: Load) -> list[RequestRecord]:
+    return [record for record in records if is_crowded(record.concurrent_at_start, load)]
+
+
+def _waited(late: Sequence[RequestRecord]) -> list[str]:
+    """How long those who came too late for a slot waited, by the server or by what is left over."""
+    queued = spread(record.server_queue_s for record in late)["mean"]
     if queued is not None:
-        evidence += f", {queued:.3f} s in the queue on average"
-    return [limit_row("slots", share, evidence)]
+        return [f"{queued:.3f} s in the queue on average"]
+    left_s = spread(before_first_token(r)["unexplained"] for r in late if _is_told(r))["mean"]
+    return [] if left_s is None else [f"{left_s:.3f} s to their first token nothing else explains"]
 
 
 def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:
@@ -116,14 +139,40 @@ def _radio(load: Load) -> list[dict[str, Any]]:
 
 def _way(records: Sequence[RequestRecord], limit: str) -> list[dict[str, Any]]:
     known = [r for r in records if r.ok and r.network_s is not None and r.ttft_s]
-    way_s = sum(r.network_s or 0.0 for r in known)
-    total_s = sum(r.ttft_s or 0.0 for r in known)
-    if not total_s or way_s / total_s < NOTABLE_SHARE:
+    return _of_first_tokens(limit, known, [r.network_s or 0.0 for r in known], "the way took")
+
+
+def _waiting(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:
+    """What requests waited for although there was a slot for them."""
+    served = [record for record in records if _is_told(record)]
+    queues_s, rests_s = [], []
+    for record in served:
+        parts = before_first_token(record)
+        free = not is_crowded(record.concurrent_at_start, load)
+        queues_s.append(parts.get("queue", 0.0) if free else 0.0)
+        rests_s.append(parts["unexplained"] if free or "queue" in parts else 0.0)
+    before = "room in the cache or the pass before" if load.one_pool else "the pass before"
+    return [
+        *_of_first_tokens("queue", served, queues_s, f"with slots free, waiting for {before} took"),
+        *_of_first_tokens("unexplained", served, rests_s, f"nobody explains ({UNEXPLAINED})"),
+    ]
+
+
+def _is_told(record: RequestRecord) -> bool:
+    """Whether the server told how long it read the prompt: else all of TTFT is unexplained."""
+    return record.ok and bool(record.ttft_s) and record.server_prefill_s is not None
+
+
+def _of_first_tokens(
+    limit: str, records: Sequence[RequestRecord], seconds: Sequence[float], what: str
+) -> list[dict[str, Any]]:
+    """A row where so many seconds are a notable part of these records' TTFT."""
+    spent_s, total_s = math.fsum(seconds), math.fsum(r.ttft_s or 0.0 for r in records)
+    if not total_s or spent_s < NOTABLE_SHARE * total_s:
         return []
-    evidence = f"{way_s / len(known):.3f} s of {total_s / len(known):.3f} s to the first token"
-    apart = all(record.server_queue_s is not None for record in known)
-    what = "the way took" if apart else "the way, both its ends and the queue took"
-    return [limit_row(limit, way_s / total_s, f"{what} {evidence}, on average")]
+    each_s, whole_s = spent_s / len(records), total_s / len(records)
+    evidence = f"{what} {each_s:.3f} s of {whole_s:.3f} s to the first token, on average"
+    return [limit_row(limit, min(1.0, spent_s / total_s), evidence)]
 
 
 def _requests(

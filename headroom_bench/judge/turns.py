@@ -7,12 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
+from headroom_bench.judge.waits import Phase, before_first_token, summed, while_writing
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import is_extra
-
-Phase = Literal["queue", "prefill", "reasoning", "decode", "network"]
-"""Where a wait can go: the server's queue, reading the prompt, hidden reasoning, writing the rest,
-the way."""
 
 
 class TargetLike(Protocol):
@@ -45,7 +42,8 @@ class Turn:
     """None without a target."""
     failed: bool
     phases: Mapping[Phase, float] = field(default_factory=dict)
-    """Seconds of the wait by where they went, as far as the records tell; empty where it failed."""
+    """Seconds of the wait by where they went; what the records do not tell is missing. Empty where
+    it failed."""
     error_kind: str | None = None
     """What ended it, where it failed."""
     user: int = 0
@@ -53,10 +51,16 @@ class Turn:
     turn: int = 0
     started_at_s: float = 0.0
     """When the person wanted to ask, on the run's clock."""
+    too_slow: bool = False
+    """In time, but written too slowly to read along."""
+    in_flight: int | None = None
+    """Most requests in flight when a round of it was sent, that one included."""
 
     @property
     def cause(self) -> Phase | None:
         """Where most of the wait went; decode where speed, not time, was missed."""
+        if self.too_slow:
+            return "decode"
         if not self.phases:
             return None
         return max(self.phases, key=lambda phase: self.phases[phase])
@@ -73,6 +77,7 @@ class Turn:
             "wait_s": self.wait_s,
             "used": self.used,
             "met": self.met,
+            "too_slow": self.too_slow,
             "failed": self.failed,
             "error_kind": self.error_kind,
             "cause": self.cause,
@@ -115,6 +120,8 @@ def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:
     wait_s = None if failed else _wait_s(rounds, target)
     used = None if wait_s is None or target is None else _used(wait_s, last, target)
     met = None if target is None else used is not None and used <= 1
+    in_time = wait_s is not None and target is not None and wait_s <= target.limit_s
+    in_flight = [r.concurrent_at_start for r in rounds if r.concurrent_at_start is not None]
     return Turn(
         last.persona,
         wait_s,
@@ -122,12 +129,14 @@ def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:
         used,
         met,
         failed is not None,
-        {} if wait_s is None else _phases(rounds, wait_s, target),
+        {} if wait_s is None else _phases(rounds, wait_s),
         failed.error_kind if failed else None,
         last.user,
         last.conversation_id,
         last.turn,
         rounds[0].started_at_s,
+        in_time and met is False,
+        max(in_flight, default=None),
     )
 
 
@@ -148,39 +157,13 @@ def _used(wait_s: float, last: RequestRecord, target: TargetLike) -> float:
     return used
 
 
-def _phases(
-    rounds: list[RequestRecord], wait_s: float, target: TargetLike | None
-) -> dict[Phase, float]:
+def _phases(rounds: list[RequestRecord], wait_s: float) -> dict[Phase, float]:
     last = rounds[-1]
-    if target is not None and wait_s <= target.limit_s and _used(wait_s, last, target) > 1:
-        return {"decode": wait_s}  # in time, but too slow to read along
-    spent: dict[Phase, float] = {
-        "queue": sum(record.server_queue_s or 0.0 for record in rounds),
-        "network": sum(record.network_s or 0.0 for record in rounds),
-    }
-    before_s = sum(record.ttft_s or 0.0 for record in rounds)
-    spent["prefill"] = max(0.0, before_s - spent["queue"] - spent["network"])
     # Of the last answer only what the person waited for; a device's own time is nobody's fault.
     last_s = wait_s - sum(record.e2e_s or 0.0 for record in rounds[:-1])
-    spent["reasoning"] = spent["decode"] = 0.0
+    spent = summed([before_first_token(record) for record in rounds])
     for record in rounds:
-        waited_s = last_s if record is last else math.inf
-        written_s = max(0.0, min(waited_s, record.e2e_s or 0.0) - (record.ttft_s or 0.0))
-        if record.server_decode_s is not None:  # what it took longer than the server is the way's
-            late_s = max(0.0, written_s - record.server_decode_s)
-            spent["network"] += late_s
-            written_s -= late_s
-        thought_s = min(written_s, _thought_s(record))
-        spent["reasoning"] += thought_s
-        spent["decode"] += written_s - thought_s
+        written = while_writing(record, last_s if record is last else math.inf)
+        for phase, seconds in written.items():
+            spent[phase] = spent.get(phase, 0.0) + seconds
     return spent
-
-
-def _thought_s(record: RequestRecord) -> float:
-    """Seconds of hidden reasoning, by its share of the tokens."""
-    if not record.reasoning_tokens or not record.completion_tokens:
-        return 0.0
-    written_s = record.server_decode_s
-    if written_s is None:
-        written_s = max(0.0, (record.e2e_s or 0.0) - (record.ttft_s or 0.0))
-    return written_s * record.reasoning_tokens / record.completion_tokens

@@ -18,9 +18,17 @@ from headroom_bench.redaction import shortened
 
 
 def fill_from_wire(
-    record: RequestRecord, request: Request, exchange: Exchange, reading: Reading, clock: RunClock
+    record: RequestRecord,
+    request: Request,
+    exchange: Exchange,
+    reading: Reading,
+    clock: RunClock,
+    round_trip_s: float | None = None,
 ) -> NDArray[np.float64]:
-    """Completes `record` in place; returns the token events' times on the run's clock."""
+    """Completes `record` in place; returns the token events' times on the run's clock.
+
+    `round_trip_s`: what is known of the way, life time.
+    """
     _fill_stamps(record, exchange, clock)
     _fill_counts(record, reading)
     if reading.finish_reason is not None:  # before it they are running ones
@@ -40,9 +48,16 @@ def fill_from_wire(
         unseen = 1 if len(times) == 1 else 0
         tokens = (record.completion_tokens or 0) - unseen
         record.buffered = tokens > 1 and bool(times[0] == times[-1])
-        if record.ttft_s is not None and record.server_prefill_s is not None:
-            record.network_s = max(0.0, record.ttft_s - record.server_prefill_s)
+        record.network_s = _way_s(record, round_trip_s)
     return times
+
+
+def _way_s(record: RequestRecord, round_trip_s: float | None) -> float | None:
+    """Of TTFT, what is known to be the way: a round trip, as far as the server leaves time for one.
+    The rest may be its queue as well."""
+    if record.ttft_s is None or round_trip_s is None:
+        return None
+    return min(round_trip_s, max(0.0, record.ttft_s - (record.server_prefill_s or 0.0)))
 
 
 def _tokens_an_event(record: RequestRecord, events: int) -> float:

@@ -185,7 +185,8 @@ class LiveWorld:
         """Reads an answer, completes its record, and hands it to whoever keeps or shows it."""
         reading = await _parse(exchange)
         await asyncio.sleep(0)
-        times = fill_from_wire(record, request, exchange, reading, self._clock)
+        round_trip_s = self._asking.round_trip_s
+        times = fill_from_wire(record, request, exchange, reading, self._clock, round_trip_s)
         self._judge_ourselves(record, exchange, reading)
         await asyncio.sleep(0)
         if record.prompt_tokens is not None:

@@ -75,7 +75,7 @@ def set_aside(
     kept = [record for record in records if talk_of(record) not in unfinished]
     if not aside:
         return kept
-    path, tokens = folder.path / REQUESTS, folder.path / "tokens.bin"
+    tokens = folder.path / "tokens.bin"
     names = {record.request_id for record in aside}
     folder.append_rows(UNFINISHED, aside)
     try:
@@ -88,11 +88,9 @@ def set_aside(
             half = tokens.with_suffix(".bin.new")
             half.write_bytes(b"".join([token_times.MAGIC, *left]))
             half.replace(tokens)
-        half = path.with_suffix(".jsonl.new")
-        folder.write_rows(half.name, kept)
-        half.replace(path)
     except OSError as why:
         raise UserError(f"{folder.path} cannot be taken up: {why.strerror}") from None
+    folder.write_rows(REQUESTS, kept)
     return kept
 
 

@@ -116,12 +116,23 @@ class RunFolder:
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
     def write_rows(self, name: str, rows: Iterable[Row]) -> None:
-        """Writes a JSON Lines file at once."""
-        self._write_rows(name, rows, "wb")
+        """Replaces a JSON Lines file as a whole: a reader sees the old or the new one."""
+        half, path = self.path / f"{name}.new", self.path / name
+        try:
+            self._write_rows(half, rows, "wb")
+            half.replace(path)
+        except OSError as why:
+            with contextlib.suppress(OSError):
+                half.unlink(missing_ok=True)
+            raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
     def append_rows(self, name: str, rows: Iterable[Row]) -> None:
         """Adds to a JSON Lines file."""
-        self._write_rows(name, rows, "ab")
+        path = self.path / name
+        try:
+            self._write_rows(path, rows, "ab")
+        except OSError as why:
+            raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
     def write_token_times(self, times: Iterable[tuple[str, NDArray[np.float64]]]) -> None:
         """Writes `tokens.bin` at once: request ids and their event times, seconds."""
@@ -133,13 +144,9 @@ class RunFolder:
         except OSError as why:
             raise UserError(f"{path} cannot be written: {why.strerror}") from None
 
-    def _write_rows(self, name: str, rows: Iterable[Row], mode: str) -> None:
-        path = self.path / name
-        try:
-            with path.open(mode, _AT_ONCE_BYTES) as out:
-                out.writelines(map(line_of, rows))
-        except OSError as why:
-            raise UserError(f"{path} cannot be written: {why.strerror}") from None
+    def _write_rows(self, path: Path, rows: Iterable[Row], mode: str) -> None:
+        with path.open(mode, _AT_ONCE_BYTES) as out:
+            out.writelines(map(line_of, rows))
 
 
 def _slug(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from record_makers import record
 
-from headroom_bench.experiments.journal_watch import load_within
+from headroom_bench.experiments.server_clock import fill_queues, load_within
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord
 
@@ -53,6 +53,27 @@ def test_each_life_of_a_server_has_its_own_clock() -> None:
         told(0.0, 99.0, None, 2),
     ]
     assert load_within(journal, asked, 0.0, 20.0).busy_share == pytest.approx(6 / 20)
+
+
+def test_a_queue_is_from_the_arrival_until_a_slot_took_the_request_up() -> None:
+    """The server's clock is 100 s ahead, the way takes 0.2 s each way: sent at 1 and taken up at
+    3.2, at once, and at a moment that the clocks' errors put after the reading of the prompt."""
+    fields = {"sent_s": 1.0, "server_prefill_s": 0.5, "network_s": 0.4}
+    asked = [
+        record(user=0, ttft_s=2.9, end_s=8.2, **fields),
+        record(user=1, ttft_s=0.9, end_s=9.2, **fields),
+        record(user=2, ttft_s=1.0, end_s=7.2, **fields),
+        record(user=3, ttft_s=2.0, end_s=6.0, **fields),
+    ]
+    journal = [
+        told(103.2, 108.0, asked[0].request_id),
+        told(101.19, 109.0, asked[1].request_id),
+        told(101.4, 107.0, asked[2].request_id),
+        told(103.0, 106.0, None),  # nobody's: it tells nothing of ours
+    ]
+    fill_queues(journal, asked, 0.4)
+    queues = [each.server_queue_s for each in asked]
+    assert queues == [pytest.approx(2.0), 0.0, pytest.approx(0.1), None]
 
 
 def test_what_is_joined_to_nothing_tells_nothing() -> None:

@@ -10,8 +10,9 @@ from record_makers import failed, record
 from headroom_bench.crowd.persona import Target
 from headroom_bench.judge.causes import what_broke
 from headroom_bench.judge.limits import limits_of, time_by_bound_in
-from headroom_bench.judge.turns import Phase, Turn, turns_of
+from headroom_bench.judge.turns import Turn, turns_of
 from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
+from headroom_bench.judge.waits import Phase
 from headroom_bench.records import RequestRecord
 
 E2E = Target("e2e", 1.0, None, 0.95)
@@ -36,8 +37,9 @@ def turn(*rounds: RequestRecord, target: Target = E2E) -> Turn:
 def test_a_wait_is_parted_into_phases_that_sum_to_it() -> None:
     whole = turn(served())
     assert whole.phases == pytest.approx(
-        {"queue": 1.0, "prefill": 0.5, "network": 0.25, "reasoning": 0.0, "decode": 2.25}
-    )
+        {"queue": 1.0, "prefill": 0.5, "network": 0.25, "unexplained": 0.0, "reasoning": 0.0,
+         "decode": 2.25}
+    )  # fmt: skip
     assert sum(whole.phases.values()) == pytest.approx(whole.wait_s)
     two = turn(served(step=0), served(step=1))
     assert sum(two.phases.values()) == pytest.approx(two.wait_s)
@@ -59,19 +61,45 @@ def test_only_what_was_waited_for_counts() -> None:
     assert later["reasoning"] + later["decode"] == pytest.approx(1.0)
 
 
-def test_what_writing_took_longer_than_the_server_is_the_ways() -> None:
-    phases = turn(served(e2e_s=10.0)).phases
-    assert (phases["network"], phases["decode"]) == pytest.approx((6.25, 2.25))
+def test_what_writing_took_longer_than_the_server_is_the_ways_where_all_of_it_is_known() -> None:
+    simulated = turn(served(e2e_s=10.0, world="predicted")).phases
+    assert (simulated["network"], simulated["decode"]) == pytest.approx((6.25, 2.25))
+    measured = turn(served(e2e_s=10.0)).phases
+    assert (measured["network"], measured["unexplained"]) == pytest.approx((0.25, 6.0))
+
+
+def test_what_nobody_told_is_missing_and_its_time_unexplained() -> None:
+    """A server's own times without its queue: the way is the round trip and no more."""
+    told = turn(served(server_queue_s=None, network_s=0.01))
+    assert told.phases == pytest.approx(
+        {"prefill": 0.5, "network": 0.01, "unexplained": 1.24, "reasoning": 0.0, "decode": 2.25}
+    )
+    assert told.as_row()["queue_s"] is None
+    silent = turn(served(server_queue_s=None, server_prefill_s=None, network_s=None)).as_row()
+    assert (silent["prefill_s"], silent["network_s"], silent["unexplained_s"]) == (None, None, 1.75)
+    half = turn(served(step=0), served(step=1, server_queue_s=None))
+    assert half.phases["unexplained"] == pytest.approx(1.0 + 1.0)
+    assert "queue" not in half.phases
+    assert sum(half.phases.values()) == pytest.approx(half.wait_s)
 
 
 def test_too_slow_to_read_along_is_a_matter_of_writing() -> None:
-    slow = turn(served(decode_tok_s=2.0), target=Target("ttfv", 5.0, 5.0, 0.95))
-    assert slow.met is False
-    assert slow.cause == "decode"
+    """In time, though: the seconds of the wait went where they went."""
+    slow = turn(served(decode_tok_s=2.0), target=Target("ttft", 5.0, 5.0, 0.95))
+    assert (slow.met, slow.too_slow, slow.cause) == (False, True, "decode")
+    row = slow.as_row()
+    assert [row[f"{phase}_s"] for phase in ("queue", "prefill", "network", "decode")] == [
+        1.0, 0.5, 0.25, 0.0
+    ]  # fmt: skip
+    (told,) = what_broke([slow], Load(), BOUND)
+    assert told["evidence"].endswith("were written too slowly to read along, bound by bandwidth")
+    late = turn(served(decode_tok_s=2.0), target=Target("ttft", 1.0, 5.0, 0.95))
+    assert (late.too_slow, late.cause) == (False, "queue")
 
 
-def missed(phase: Phase, persona: str = "chat") -> Turn:
-    return Turn(persona, 9.0, 1, 2.0, False, False, {phase: 9.0})
+def missed(phase: Phase, persona: str = "chat", in_flight: int | None = None) -> Turn:
+    told: dict[Phase, float] = {"prefill": 0.0}
+    return Turn(persona, 9.0, 1, 2.0, False, False, told | {phase: 9.0}, in_flight=in_flight)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +109,13 @@ def missed(phase: Phase, persona: str = "chat") -> Turn:
         (missed("queue"), Load(1.0, 0.0, one_pool=True), (), "KV"),
         (missed("queue"), Load(1.0, 0.0), (), "compute"),
         (missed("queue"), Load(), (), "slots"),
+        (missed("queue", in_flight=4), Load(1.0, 0.9, slots=4), (), "compute"),
+        (missed("queue", in_flight=5), Load(1.0, 0.0, slots=4), (), "slots"),
+        (missed("queue", in_flight=4), Load(1.0, 0.9, one_pool=True, slots=4), (), "KV"),
+        (missed("unexplained", in_flight=4), Load(slots=2), (), "slots"),
+        (missed("unexplained", in_flight=2), Load(slots=2), (), "unexplained"),
+        (missed("unexplained", in_flight=4), Load(), (), "unexplained"),
+        (Turn("chat", 9.0, 1, 2.0, False, False, {"unexplained": 9.0}), Load(), (), "first token"),
         (missed("prefill"), Load(), (), "compute"),
         (missed("reasoning"), Load(), (), "bandwidth"),
         (missed("decode"), Load(), (), "bandwidth"),
@@ -130,6 +165,61 @@ def test_preempted_and_killed_answers_tell_of_the_cache_too() -> None:
 def test_the_way_is_told_of_where_it_counts() -> None:
     assert by_limit([record(network_s=0.3)])["network"]["share"] == pytest.approx(0.6)
     assert by_limit([record(network_s=0.01)]) == {}
+
+
+def waiting(in_flight: int, **fields: Any) -> RequestRecord:
+    """TTFT 3 s: 0.5 reading, 2 ms on the way, and what `fields` tell of the rest."""
+    return record(
+        **{"ttft_s": 3.0, "server_prefill_s": 0.5, "network_s": 0.002,
+           "concurrent_at_start": in_flight, **fields}
+    )  # fmt: skip
+
+
+def test_waiting_for_a_slot_is_told_of_slots_and_never_of_the_network() -> None:
+    """Four people at two slots over loopback, with and without a journal that tells the queue."""
+    rows = by_limit([waiting(n) for n in (1, 2, 3, 4)], Load(slots=2))
+    assert rows.keys() == {"slots", "unexplained"}
+    assert rows["slots"]["share"] == 0.5
+    assert rows["slots"]["evidence"] == (
+        "2 of 4 requests came with more in flight than its 2 slots, "
+        "2.498 s to their first token nothing else explains"
+    )
+    assert rows["unexplained"]["share"] == pytest.approx(2 * 2.498 / 12)
+    told = [waiting(n, server_queue_s=2.498 if n > 2 else 0.0) for n in (3, 4, 4, 4)]
+    rows = by_limit(told, Load(1.0, 0.9, slots=2))
+    assert rows.keys() == {"slots"}
+    assert rows["slots"]["evidence"].startswith("every slot taken for 90% of the time, 4 of 4 ")
+    assert rows["slots"]["evidence"].endswith(", 2.498 s in the queue on average")
+
+
+def test_who_has_a_slot_waits_for_the_pass_before() -> None:
+    """Four people at four slots: every slot is taken, and nobody waits for one."""
+    load = Load(1.0, 0.8, slots=4)
+    rows = by_limit([waiting(n, server_queue_s=2.4) for n in (1, 2, 3, 4)], load)
+    assert rows.keys() == {"queue"}
+    assert rows["queue"]["evidence"] == (
+        "with slots free, waiting for the pass before took 2.400 s of 3.000 s to the first token, "
+        "on average"
+    )
+    paged = Load(1.0, 0.0, one_pool=True, slots=256)
+    (row,) = limits_of([waiting(4, server_queue_s=2.4)], paged, None)
+    assert "room in the cache" in row["evidence"]
+
+
+def test_what_the_harness_spoilt_tells_of_no_limit() -> None:
+    spoilt = [
+        record(network_s=0.4, valid=False), waiting(9, valid=False),
+        failed("abandoned", valid=False), record(truncated=True, valid=False),
+        record(prompt_tokens=100, cached_tokens=0, reusable_tokens=90, valid=False),
+    ]  # fmt: skip
+    assert by_limit([*spoilt, record()], Load(slots=2)) == {}
+    (row,) = limits_of([*spoilt, record(), failed("abandoned")], Load(), None)
+    assert row["evidence"] == "1 of 2 requests were given up on"
+
+
+def test_limits_that_a_model_tells_are_marked() -> None:
+    rows = limits_of([record(network_s=0.3)], Load(), {"bandwidth": 0.8})
+    assert {row["limit"]: row["modelled"] for row in rows} == {"bandwidth": True, "network": False}
 
 
 def test_a_shared_radio_is_told_of_by_name_and_by_the_way_over_it() -> None:

@@ -49,7 +49,11 @@ def request(**device: object) -> Request:
 
 
 async def measure(
-    script: Sequence[Step], *, asked: Request | None = None, patience_s: float | None = None
+    script: Sequence[Step],
+    *,
+    asked: Request | None = None,
+    patience_s: float | None = None,
+    round_trip_s: float | None = None,
 ) -> tuple[RequestRecord, Reading, Exchange]:
     async with raw_server(*script) as server:
         clock = RunClock()
@@ -61,7 +65,7 @@ async def measure(
         "run", "measured", asked.request_id, asked.conversation_id, "p", 0, 0, 0, "t", None, 0.0
     )
     *_, reading = read_stream(exchange)
-    fill_from_wire(record, asked, exchange, reading, clock)
+    fill_from_wire(record, asked, exchange, reading, clock, round_trip_s)
     return record, reading, exchange
 
 
@@ -100,6 +104,22 @@ async def test_the_base_case() -> None:
     assert near(record.tpot_s, STEP_S)
     assert record.decode_tok_s == pytest.approx(1 / record.tpot_s)
     assert reading.text == "".join(f" w{n}" for n in range(10))
+
+
+@pytest.mark.parametrize(
+    ("prompt_ms", "round_trip_s", "way_s"),
+    [(10.0, 0.002, 0.002), (10.0, None, None), (None, 0.002, 0.002), (1e9, 0.002, 0.0)],
+)
+async def test_of_the_wait_only_the_round_trip_is_known_to_be_the_way(
+    prompt_ms: float | None, round_trip_s: float | None, way_s: float | None
+) -> None:
+    """40 ms that the server does not tell of may be its queue as well."""
+    timings = None if prompt_ms is None else {"prompt_n": 5, "prompt_ms": prompt_ms}
+    end = event(finish() | ({} if timings is None else {"timings": timings})) + DONE
+    record, _, _ = await measure(
+        stream([event(delta(content="hi")), end]), round_trip_s=round_trip_s
+    )
+    assert (record.network_s, record.server_queue_s) == (way_s, None)
 
 
 async def test_the_role_event_is_no_token() -> None:

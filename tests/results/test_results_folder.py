@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from record_makers import record
 
 from headroom_bench.errors import UserError
-from headroom_bench.records import REQUEST_COLUMNS
+from headroom_bench.records import REQUEST_COLUMNS, RequestRecord
 from headroom_bench.results import token_times
 from headroom_bench.results.reading import read_manifest, read_requests, read_rows, requests_frame
 from headroom_bench.results.rows import compact_json
@@ -179,6 +180,22 @@ def test_a_kill_keeps_every_record_that_was_acknowledged(folder: RunFolder) -> N
     ids = [r.request_id for r in read_requests(folder.path)]
     assert ids[: acknowledged + 1] == [f"chat-{n}/c0/t0/r0" for n in range(acknowledged + 1)]
     assert len(list(token_times.read(folder.path / "tokens.bin"))) >= acknowledged + 1
+
+
+def test_rows_replace_a_file_as_a_whole(folder: RunFolder) -> None:
+    """`requests.jsonl` is written once more at the end: whatever stops that, the old one stands."""
+    folder.write_rows("requests.jsonl", [record(1), record(2)])
+    before = (folder.path / "requests.jsonl").read_bytes()
+
+    def torn() -> Iterator[RequestRecord]:
+        yield record(3)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.write_rows("requests.jsonl", torn())
+    assert (folder.path / "requests.jsonl").read_bytes() == before
+    folder.write_rows("requests.jsonl", [record(3)])
+    assert read_requests(folder.path) == [record(3)]
 
 
 # --- a full disk --------------------------------------------------------------------------------
