@@ -114,6 +114,11 @@ class JournalWatch:
         if self.samples:
             folder.write_rows("journal_samples.jsonl", self.samples)
         folder.write_json("journal_join.json", _as_row(report))
+        if self.tail.failure is not None:
+            warn(
+                f"the journal could not be followed to the end: {self.tail.failure}; "
+                "what came after is not known"
+            )
         if not report.may_print_server_rates and asked:
             warn(
                 f"only {report.matched} of {report.requests} requests were found in the journal: "

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from headroom_bench.errors import UserError
 from headroom_bench.journal.llamacpp import Entry, LlamaCppParser
 from headroom_bench.journal.sources import follow_file
 from headroom_bench.records import JournalRecord, JournalSample
@@ -63,9 +64,8 @@ class JournalTail:
         """Waits for the server's log to catch up, ends the thread, gives all that was collected.
 
         It waits until `expected` records with outcome 'done' have come, at most `settle_s`
-        seconds (all of them without `expected`). Tasks still open come out as 'partial'.
-
-        Raises what went wrong in the thread: `UserError` from the file.
+        seconds (all of them without `expected`). Tasks still open come out as 'partial'. Where
+        `failure` tells that something went wrong, it is what came before.
         """
         if self._thread is None:
             raise RuntimeError("this journal was not started")
@@ -73,9 +73,12 @@ class JournalTail:
             self._changed.wait_for(lambda: self._is_settled(expected), timeout=settle_s)
         self._stop.set()
         self._thread.join(STOP_S)  # a file system that does not answer keeps it; it is a daemon
-        if self._failure.error is not None:
-            raise self._failure.error
         return list(self._records), list(self._samples)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the following before `stop`: `UserError` from the file."""
+        return self._failure.error
 
     def _is_settled(self, expected: int | None) -> bool:
         enough = expected is not None and self._done >= expected
@@ -85,6 +88,7 @@ class JournalTail:
         with self._failure:
             for line in lines:
                 self._keep(self._parser.feed(line, time.time()))
+        if self.failure is None or isinstance(self.failure, UserError):  # not the parser's own
             self._keep(self._parser.close())
         with self._changed:
             self._changed.notify_all()
@@ -101,7 +105,7 @@ class JournalTail:
 
 
 class _Failure:
-    """Keeps what went wrong in a thread until it can be raised in another."""
+    """Keeps what went wrong in a thread until it can be told in another."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None

@@ -67,6 +67,25 @@ async def test_a_server_that_restarts_is_ridden_out(tmp_path: Path) -> None:
     assert json.loads(ran.out)["error_kinds"] == dict(kinds)
 
 
+async def test_a_journal_that_becomes_a_folder_costs_only_the_servers_figures(
+    tmp_path: Path,
+) -> None:
+    journal = tmp_path / "server.log"
+    journal.write_text("")
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--requests", "40", "--journal", str(journal))
+        running = await Running.start(*words, "--think", "50ms", "--json", out=tmp_path / "out")
+        await running.until_rows(5)
+        journal.unlink()
+        journal.mkdir()
+        ran = await running.ended()
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    assert (summary["requests"], summary["status"]) == (40, "complete")
+    assert any("could not be followed to the end" in line for line in summary["warnings"])
+    assert ran.json("manifest.json")["status"] == "complete"
+
+
 async def test_a_server_that_is_not_ready_is_asked_again_in_peace(tmp_path: Path) -> None:
     async with raw_server(*BUSY) as server:
         words = ("run", server.url, *PLAIN, "--duration", "3s")
