@@ -11,10 +11,13 @@ from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_WRONG_INPUT
 
 def main() -> None:
     """Runs the command line; every error a user can mend is one line and an exit code."""
+    from headroom_bench.cli.output import Output, forget_useless_width, open_closed_streams
+
+    open_closed_streams()
     signal.signal(signal.SIGINT, _end_at_once)
     from headroom_bench.cli.app import run_app
-    from headroom_bench.cli.output import Output
 
+    forget_useless_width()
     output = Output()
     output.install()
     code = run_app(sys.argv[1:])

@@ -1,18 +1,43 @@
 """What we write to stdout and stderr, where nobody may read it, or it may not fit.
 
-A reader that has seen enough (`| head`), a full disk, a terminal of ASCII only: none of them is a
-reason to end a measurement, or to call it a fault of ours.
+A reader that has seen enough (`| head`), a full disk, a terminal of ASCII only or without a width,
+no stdout at all: none of them is a reason to end a measurement, or to call it a fault of ours.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_LEAST_WIDTH = 8
+"""Columns. In fewer, no word of ours can be read."""
+
+
+def open_closed_streams() -> None:
+    """Puts the null device where a standard stream was closed before we began (`>&-`): the next
+    file or socket opened would else be number 0, 1 or 2, and be taken for one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if null != number:  # a file of the interpreter's own has it
+            os.close(null)
+            continue
+        mode = "w" if number else "r"
+        setattr(sys, name, os.fdopen(null, mode, encoding="utf-8", closefd=False))
+
+
+def forget_useless_width() -> None:
+    """Lets the terminal be asked, or a usual width hold, where the environment's holds no text."""
+    width = os.environ.get("COLUMNS", "")
+    if width.isdecimal() and int(width) < _LEAST_WIDTH:
+        del os.environ["COLUMNS"]
 
 
 class _Forgiving(io.FileIO):
