@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from box_stepper import Call, Outcome
 from plain_memory import PlainDynamic, PlainPages, PlainSlots
 
 from headroom_bench.box import BoxDesign, BoxRequest, Event
@@ -16,6 +15,23 @@ from headroom_bench.box.overflow import cut_to_fit
 from headroom_bench.box.speculation import seed_of
 from headroom_bench.roofline.pricer import Batch, Chunk, Pricer
 from headroom_bench.segments import Segment, total_tokens
+
+
+@dataclass(frozen=True)
+class Call:
+    """A submit, or with `cancel` the hanging up of an earlier one."""
+
+    at: float
+    request: BoxRequest
+    cancel: bool = False
+
+
+@dataclass
+class Outcome:
+    events: list[Event]
+    times: dict[str, list[float]]
+    passes: int
+    busy_s: float
 
 
 @dataclass(eq=False)
