@@ -68,6 +68,24 @@ def _sorted_gaps(times: Moments) -> Moments:
     return sorted(map(operator.sub, itertools.islice(times, 1, None), times))
 
 
+_SHORT_TOKENS, _SHORT_SHARE = 2, 0.02
+"""How far below what was asked for a count may be and say nothing: the token that ends an answer
+may or may not be counted, and a token may show in no event."""
+
+
+def answer_was_cut(record: RequestRecord) -> bool:
+    """Whether the server ended an answer for its length before it had the tokens asked for: its
+    context was full, or a limit of its own reached. Not known where events stand for tokens."""
+    asked = record.asked_tokens
+    if not record.ok or record.finish_reason != "length" or asked is None:
+        return False
+    if record.completion_tokens is None or record.tokens_source == "events":
+        return False
+    # Some servers do not count hidden tokens among those of the answer.
+    made = max(record.completion_tokens, record.stream_events or 0, record.reasoning_tokens or 0)
+    return asked - made > max(_SHORT_TOKENS, _SHORT_SHARE * asked)
+
+
 def first_visible(
     visible_times: Moments, end: float, *, buffer_tokens: int, whole: bool
 ) -> float | None:

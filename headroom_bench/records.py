@@ -88,6 +88,8 @@ class RequestRecord:
     error: str | None = None
     truncated: bool | None = None
     """The prompt or the answer was cut by the server."""
+    prompt_cut: bool | None = None
+    """The server counted clearly fewer prompt tokens than were sent."""
     tokens_source: TokensSource | None = None
     server_prefill_s: float | None = None
     server_prefill_tok_s: float | None = None

@@ -105,11 +105,12 @@ class JournalWatch:
         warn: Callable[[str], None],
     ) -> Load:
         """Joins, writes journal.jsonl, and returns how busy the server's own clock says it was
-        between two moments of the run's clock. What only the journal knows of a request (its queue)
-        is set there. `slots`: how many the server says that it has; `round_trip_s`: life seconds.
-        """
+        between two moments of the run's clock. What only the journal knows of a request (its queue,
+        whether it was cut) is set there. `slots`: how many the server says that it has;
+        `round_trip_s`: life seconds."""
         asked = [timings for record in requests if (timings := server_timings(record))]
         report = join(self.records, asked)
+        _mark_truncated(self.records, requests)
         folder.write_rows("journal.jsonl", self.records)
         if self.samples:
             folder.write_rows("journal_samples.jsonl", self.samples)
@@ -148,6 +149,14 @@ def server_timings(record: RequestRecord) -> ServerTimings | None:
         predicted_n=record.completion_tokens or 0,
         predicted_ms=decode_s * 1e3,
     )
+
+
+def _mark_truncated(journal: Iterable[JournalRecord], requests: Iterable[RequestRecord]) -> None:
+    """Takes over what only the server's journal may tell, where it was joined."""
+    cut = {each.request_id for each in journal if each.truncated and each.request_id is not None}
+    for request in requests:
+        if request.request_id in cut:
+            request.truncated = True
 
 
 def _as_row(report: JoinReport) -> dict[str, object]:

@@ -12,7 +12,7 @@ from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Channel, Reading, failure
-from headroom_bench.measures import fill_timing, first_visible
+from headroom_bench.measures import answer_was_cut, fill_timing, first_visible
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import shortened
 
@@ -162,6 +162,13 @@ def _ttfv(
     return None if seen is None else seen - sent_s + device.before_s + device.after_s
 
 
+def fill_cuts(record: RequestRecord, least_tokens: int) -> None:
+    """Whether the server cut the prompt, of which it must count `least_tokens`, or the answer."""
+    if record.prompt_tokens is not None:
+        record.prompt_cut = record.prompt_tokens < least_tokens
+    record.truncated = answer_was_cut(record) or record.prompt_cut
+
+
 def suspicion(record: RequestRecord, round_trip_s: float | None) -> str | None:
     """What about a record cannot be, in words; None where nothing is odd.
 
@@ -187,7 +194,7 @@ def to_answer(request: Request, record: RequestRecord) -> Answer:
         ok=record.ok,
         end_s=end_s,
         first_visible_s=None if seen is None else sent_s + seen - request.device.before_s,
-        prompt_tokens=None if record.truncated else record.prompt_tokens,  # not what was sent
+        prompt_tokens=None if record.prompt_cut else record.prompt_tokens,  # not what was sent
         visible_tokens=record.completion_tokens if visible is None else visible,
         error_kind=record.error_kind,
     )

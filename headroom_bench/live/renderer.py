@@ -228,7 +228,7 @@ class Renderer:
         if not record.ok:
             return
         talk = self._talk_of(request)
-        if record.prompt_tokens is not None and not record.truncated and not talk.vague:
+        if record.prompt_tokens is not None and not record.prompt_cut and not talk.vague:
             self._feedback.learn(sent.shape, sent.written, record.prompt_tokens - sent.before)
             self._settle(record, sent)
         talk.texts[f"{request.request_id}/answer"] = (answer_text, 0.0)

@@ -15,7 +15,7 @@ from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.dialect import CHAT_PATH, chat_body
 from headroom_bench.live.exchange import Exchange, Transport
 from headroom_bench.live.lag import LagWatch
-from headroom_bench.live.measured import fill_from_wire, suspicion, to_answer
+from headroom_bench.live.measured import fill_cuts, fill_from_wire, suspicion, to_answer
 from headroom_bench.live.reading import Reading, read_stream
 from headroom_bench.live.renderer import Prompt, Renderer
 from headroom_bench.measures import Moments
@@ -189,8 +189,7 @@ class LiveWorld:
         times = fill_from_wire(record, request, exchange, reading, self._clock, round_trip_s)
         self._judge_ourselves(record, exchange, reading)
         await asyncio.sleep(0)
-        if record.prompt_tokens is not None:
-            record.truncated = record.truncated or record.prompt_tokens < prompt.least_tokens
+        fill_cuts(record, prompt.least_tokens)
         self._renderer.learn(request, record, reading.text)
         self._writing[request.persona, request.user] = self._sink.append(record, times)
         for observer in self._observers:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from headroom_bench.measures import quantile
+from headroom_bench.measures import answer_was_cut, quantile
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import is_extra
 
@@ -19,7 +19,8 @@ def prompt_figures(records: Sequence[RequestRecord]) -> dict[str, Any]:
 
     cached_share: of their prompt tokens, those that the server did not have to read.
     answered_share: tokens of the answers over tokens that were asked for. shortfall_share: answers
-    that ended before they had as many as asked for. cut_prompts: how many prompts the server cut.
+    that ended before they had as many as asked for. cut_prompts and cut_answers: how many of each
+    the server cut.
     """
     told = [r for r in records if r.cached_tokens is not None and r.prompt_tokens]
     read = sum(r.prompt_tokens or 0 for r in told)
@@ -30,24 +31,24 @@ def prompt_figures(records: Sequence[RequestRecord]) -> dict[str, Any]:
         "cached_share": sum(r.cached_tokens or 0 for r in told) / read if read else None,
         "answered_share": sum(r.completion_tokens or 0 for r in counted) / asked if asked else None,
         "shortfall_share": short / len(counted) if counted else None,
-        "cut_prompts": sum(is_cut(record) for record in records),
+        "cut_prompts": sum(record.prompt_cut is True for record in records),
+        "cut_answers": sum(answer_was_cut(record) for record in records),
     }
-
-
-def is_cut(record: RequestRecord) -> bool:
-    """Whether the server read clearly less than was sent."""
-    sent, read = record.sent_tokens, record.prompt_tokens
-    return bool(record.truncated and sent and read is not None and read < sent)
 
 
 def prompt_warnings(records: Sequence[RequestRecord], filler: bool) -> list[str]:
     """What the reader has to know of the prompts before believing the figures."""
     good = [record for record in records if record.ok]
-    return [*_cut(good), *_warm(good), *(_filler_drafts(good) if filler else [])]
+    return [
+        *_cut(good),
+        *_cut_answers(good),
+        *_warm(good),
+        *(_filler_drafts(good) if filler else []),
+    ]
 
 
 def _cut(records: Sequence[RequestRecord]) -> list[str]:
-    cut = [record for record in records if is_cut(record)]
+    cut = [record for record in records if record.prompt_cut]
     if not cut:
         return []
     sent = quantile(sorted(r.sent_tokens or 0 for r in cut), 0.5)
@@ -64,6 +65,27 @@ def _cut(records: Sequence[RequestRecord]) -> list[str]:
         window = 2 * (usual - 2)
         told += f"; often exactly {usual:,}: a window of {usual:,}, or half of one of {window:,}"
     return [f"{told}. Give the server a larger context, or send less"]
+
+
+def _cut_answers(records: Sequence[RequestRecord]) -> list[str]:
+    cut = [record for record in records if answer_was_cut(record)]
+    # What a journal alone knows: the answer went on, over what stood first in the context.
+    shifted = [r for r in records if r.truncated and not r.prompt_cut and not answer_was_cut(r)]
+    found = []
+    if cut:
+        asked = quantile(sorted(r.asked_tokens or 0 for r in cut), 0.5)
+        made = quantile(sorted(r.completion_tokens or 0 for r in cut), 0.5)
+        found.append(
+            f"{len(cut)} of {len(records)} answers were cut by the server: of {asked:,.0f} tokens "
+            f"asked for they have {made:,.0f} (medians). Its context was full, or it has a limit "
+            "of its own: give it a larger context, or ask for less"
+        )
+    if shifted:
+        found.append(
+            f"{len(shifted)} of {len(records)} conversations went beyond the context: by its "
+            "journal the server threw away what stood first in it"
+        )
+    return found
 
 
 def _warm(records: Sequence[RequestRecord]) -> list[str]:

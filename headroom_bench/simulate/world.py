@@ -309,7 +309,8 @@ class SimulatedWorld:
         else:
             record.ok = True
             record.finish_reason = "length"
-            record.truncated = event.reason == "length" or served.cut_tokens > 0
+            record.prompt_cut = served.cut_tokens > 0
+            record.truncated = event.reason == "length" or record.prompt_cut
         fill_counts_and_times(record, asked, times, self._kernel.now)
         fill_server_side(record, served, given[: len(times)])
         self._end(asked, record, times)

@@ -123,6 +123,28 @@ def test_without_a_tokenizer_the_server_counts_samples(dialect: str, tmp_path: P
     assert all(abs(row["prompt_tokens"] - 300) <= 15 for row in ran.rows("requests.jsonl"))
 
 
+@pytest.mark.parametrize("dialect", ["llamacpp", "ollama"])
+def test_an_answer_that_a_full_context_cuts_is_told(dialect: str, tmp_path: Path) -> None:
+    words = ("--dialect", dialect, "--slots", "1", "--ctx", "1000", "--requests", "3", *FAST)
+    plain = ("--users", "1", "--prompt-tokens", "900", "--output-tokens", "300", "--json")
+    ran = headroom("run", "mock", *words, *plain, out=tmp_path)
+    assert ran.code == 0, ran.err
+    rows, summary = ran.rows("requests.jsonl"), json.loads(ran.out)
+    for row in rows:
+        assert row["completion_tokens"] < 200 < row["asked_tokens"] == 300
+        assert (row["finish_reason"], row["truncated"], row["prompt_cut"]) == (
+            "length",
+            True,
+            False,
+        )
+    (told,) = (told for told in summary["warnings"] if "cut by the server" in told)
+    made = round(sorted(row["completion_tokens"] for row in rows)[1])
+    assert (
+        f"3 of 3 answers were cut by the server: of 300 tokens asked for they have {made}" in told
+    )
+    assert summary["by_persona"]["probe"]["cut_answers"] == 3
+
+
 def test_a_prompt_that_ollama_cuts_is_told(tmp_path: Path) -> None:
     words = ("--dialect", "ollama", "--slots", "2", "--ctx", "2000", "--requests", "4")
     plain = ("--users", "2", "--prompt-tokens", "3000", "--output-tokens", "12")

@@ -54,12 +54,12 @@ class Server:
         said = " ".join(["fine"] * request.max_tokens)
         visible = self.count(said)
         told = record(prompt_tokens=counted, visible_tokens=visible,
-                      finish_reason="length", truncated=counted < prompt.least_tokens)  # fmt: skip
+                      finish_reason="length", prompt_cut=counted < prompt.least_tokens)  # fmt: skip
         told.reusable_tokens = prompt.reusable_tokens
         self.renderer.learn(request, told, said)
         self.told[request.request_id] = told
         return Answer(True, sent_s + 1, sent_s + 0.5,
-                      None if told.truncated else counted, visible)  # fmt: skip
+                      None if told.prompt_cut else counted, visible)  # fmt: skip
 
 
 SYSTEM = plan("system", "conversation", fixed(200), "group")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from record_makers import failed, record
 
-from headroom_bench.results.prompt_checks import is_cut, prompt_figures, prompt_warnings
+from headroom_bench.measures import answer_was_cut
+from headroom_bench.records import RequestRecord
+from headroom_bench.results.prompt_checks import prompt_figures, prompt_warnings
 
 
 def test_shares_are_of_tokens_not_of_requests() -> None:
@@ -19,6 +24,7 @@ def test_shares_are_of_tokens_not_of_requests() -> None:
         "answered_share": 0.6,
         "shortfall_share": 0.5,
         "cut_prompts": 0,
+        "cut_answers": 0,
     }
 
 
@@ -30,7 +36,7 @@ def test_unknown_is_null_not_zero() -> None:
 
 
 def cut(number: int, sent: int, read: int) -> object:
-    return record(number, sent_tokens=sent, prompt_tokens=read, truncated=True, reusable_tokens=99)
+    return record(number, sent_tokens=sent, prompt_tokens=read, prompt_cut=True, reusable_tokens=99)
 
 
 def test_cut_prompts_are_told_with_the_window() -> None:
@@ -41,10 +47,44 @@ def test_cut_prompts_are_told_with_the_window() -> None:
     assert "exactly 2,050: a window of 2,050, or half of one of 4,096" in told
 
 
-def test_an_answer_cut_at_the_context_is_no_cut_prompt() -> None:
-    at_its_end = record(sent_tokens=100, prompt_tokens=100, truncated=True)
-    assert not is_cut(at_its_end)
-    assert prompt_warnings([record(reusable_tokens=40)], filler=True) == []
+def answer(number: int, made: int, **fields: Any) -> RequestRecord:
+    told = {"finish_reason": "length", "tokens_source": "usage", "asked_tokens": 300}
+    return record(number, completion_tokens=made, reusable_tokens=99, **(told | fields))
+
+
+def test_answers_that_the_server_cut_are_told_and_are_no_cut_prompts() -> None:
+    records = [answer(n, made) for n, made in enumerate((148, 150, 152, 300, 300))]
+    (told,) = prompt_warnings(records, filler=True)
+    assert told.startswith(
+        "3 of 5 answers were cut by the server: of 300 tokens asked for they have 150 (medians)"
+    )
+    figures = prompt_figures(records)
+    assert (figures["cut_answers"], figures["cut_prompts"]) == (3, 0)
+
+
+def test_what_only_the_journal_calls_truncated_is_told_as_such() -> None:
+    """llama.cpp under --context-shift: the answer has its length."""
+    (told,) = prompt_warnings([answer(0, 300, truncated=True), answer(1, 300)], filler=True)
+    assert told.startswith("1 of 2 conversations went beyond the context")
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"finish_reason": "stop"},
+        {"finish_reason": "tool_calls"},
+        {"made": 299},
+        {"made": 295},  # within 2 %
+        {"tokens_source": "events"},  # several tokens may share one
+        {"stream_events": 300},  # hidden tokens that the server does not count
+        {"reasoning_tokens": 300},
+        {"asked_tokens": None},
+        {"ok": False},
+    ],
+)
+def test_other_short_answers_were_cut_by_nobody(whole: dict[str, Any]) -> None:
+    assert answer_was_cut(answer(0, 148))
+    assert not answer_was_cut(answer(0, whole.pop("made", 148), **whole))
 
 
 def test_a_warm_first_request_is_told() -> None:
