@@ -53,6 +53,30 @@ def uniform(seed: int, n: int) -> float:
     return (((word ^ (word >> _SHIFTS[2])) >> _UNUSED_BITS) + 0.5) / 2**52
 
 
+def losses(seed: int, count: int, loss: float) -> list[tuple[int, int]]:
+    """Which of `count` packets are lost, in order, and how many times in a row.
+
+    Each is lost with chance `loss`, above 0, and again with the same: from one to the next both
+    counts are geometric, so it costs what is lost and not what is sent. The numbers are those of
+    `uniform`, one after the other; its words stand here again because they are most of the work.
+    """
+    log, kept, again = math.log, math.log1p(-loss), math.log(loss)
+    found: list[tuple[int, int]] = []
+    place, is_place = -1, True
+    while True:
+        seed = (seed + _INCREMENT) & _WORD
+        word = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
+        drawn = log((((word ^ (word >> 31)) >> 12) + 0.5) / 2.0**52)
+        if is_place:
+            place += 1 + int(drawn / kept)
+            if place >= count:
+                return found
+        else:
+            found.append((place, 1 + int(drawn / again)))
+        is_place = not is_place
+
+
 def exponential(seed: int, n: int) -> float:
     """The n-th number of a seed, exponential with mean 1."""
     return -math.log(uniform(seed, n))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headroom_bench.network.airtime import Airtime
-from headroom_bench.network.chance import beside, exponential, exponentials, seed_of, uniform
+from headroom_bench.network.chance import (
+    beside,
+    exponential,
+    exponentials,
+    losses,
+    seed_of,
+    uniform,
+)
 
 Times = NDArray[np.float64]
 Resend = Literal["tcp", "radio", "application", "none"]
@@ -128,7 +134,7 @@ class Link:
         lost, latest_s = 0, 0.0
         if self._stalls:
             resend_s = self.resend_s(payload_bytes)
-            for _, times in self.lost(beside(seed), packets):
+            for _, times in losses(beside(seed), packets, self.loss):
                 lost += 1
                 jitter_s = self.jitter_s / 2 * exponential(seed, lost)
                 latest_s = max(latest_s, _stall_s(resend_s, times) + jitter_s)
@@ -137,22 +143,6 @@ class Link:
             largest = -math.log(-math.expm1(math.log(uniform(seed, 0)) / on_time))
             latest_s = max(latest_s, self.jitter_s / 2 * largest)  # of n exponentials, by its law
         return latest_s
-
-    def lost(self, seed: int, count: int) -> Iterator[tuple[int, int]]:
-        """Which of `count` packets are lost, in order, and how many times in a row.
-
-        Each is lost with chance `loss`, and again with the same: from one to the next both counts
-        are geometric, so it costs what is lost and not what is sent.
-        """
-        place, drawn = -1, 0
-        kept, again = math.log1p(-self.loss), math.log(self.loss)
-        while True:
-            place += 1 + int(math.log(uniform(seed, drawn)) / kept)
-            if place >= count:
-                return
-            times = 1 + int(math.log(uniform(seed, drawn + 1)) / again)
-            yield place, min(times, MOST_RESENDS)
-            drawn += 2
 
     def resend_s(self, payload_bytes: int) -> float:
         """How much later a packet comes that was lost once."""
@@ -187,7 +177,7 @@ class Events:
         if jitter_s:
             arrived += exponentials(seed, count, jitter_s / 2)
         if resend_s is not None:
-            for place, times in self.link.lost(beside(seed), count):
+            for place, times in losses(beside(seed), count, self.link.loss):
                 arrived[place] += _stall_s(resend_s, times)
         # What comes late holds up what was sent after it.
         return np.maximum.accumulate(arrived, out=arrived)
@@ -196,4 +186,4 @@ class Events:
 def _stall_s(resend_s: float, times: int) -> float:
     """How much later a packet comes that was lost so many times in a row: each time the sender
     waits twice as long."""
-    return resend_s * float(2**times - 1)
+    return resend_s * float(2 ** min(times, MOST_RESENDS) - 1)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom_bench.network import link_named
-from headroom_bench.network.chance import beside, exponential, exponentials, seed_of, uniform
+from headroom_bench.network.chance import (
+    beside,
+    exponential,
+    exponentials,
+    losses,
+    seed_of,
+    uniform,
+)
 
 seeds = st.integers(0, 2**64 - 1)
 
@@ -53,11 +58,10 @@ def test_they_are_exponential_and_neighbours_know_nothing_of_each_other() -> Non
 
 @pytest.mark.parametrize("loss", [0.5, 0.05, 0.001])
 def test_packets_are_lost_as_often_as_the_link_says_each_by_itself(loss: float) -> None:
-    link = replace(link_named("internet-continental"), loss=loss)
     count, people = 2000, 300
     places, times = [], []
     for n in range(people):
-        for place, row in link.lost(seed_of(f"p-{n}"), count):
+        for place, row in losses(seed_of(f"p-{n}"), count, loss):
             assert 0 <= place < count
             places.append(n * count + place)
             times.append(row)
@@ -69,6 +73,18 @@ def test_packets_are_lost_as_often_as_the_link_says_each_by_itself(loss: float) 
     assert again == pytest.approx(loss, abs=3.5 * np.sqrt(loss / len(times)) + 1e-3)
     adjacent = np.count_nonzero(np.diff(places) == 1) / len(places)
     assert adjacent == pytest.approx(loss, abs=3.5 * np.sqrt(loss / len(places)) + 1e-3)
+
+
+@given(seeds, st.integers(0, 3000), st.sampled_from([0.9, 0.05, 1e-3, 1e-6]))
+def test_losses_are_drawn_from_the_numbers_one_by_one(seed: int, count: int, loss: float) -> None:
+    expected, place, drawn = [], -1, 0
+    while True:
+        place += 1 + int(np.log(uniform(seed, drawn)) / np.log1p(-loss))
+        if place >= count:
+            break
+        expected.append((place, 1 + int(np.log(uniform(seed, drawn + 1)) / np.log(loss))))
+        drawn += 2
+    assert losses(seed, count, loss) == expected
 
 
 @pytest.mark.parametrize("name", ["geo-satellite", "internet-transpacific", "wifi-crowded"])
