@@ -23,6 +23,7 @@ from headroom_bench.experiments.prediction import links_of, predict_crowd
 from headroom_bench.experiments.thinking import reasons, with_thinking
 from headroom_bench.judge.causes import first_to_break
 from headroom_bench.judge.limits import limits_of
+from headroom_bench.judge.losses import losses
 from headroom_bench.judge.redline import Limits, Ruling, find_redline
 from headroom_bench.judge.rulings import ruling_on, seconds_to_judge
 from headroom_bench.judge.turns import TargetLike, Turn, turns_of
@@ -330,7 +331,8 @@ def _first(
 ) -> dict[str, Any] | None:
     """What broke in trials of one size, all together; None where none failed."""
     turns = [turn for trial in trials for turn in trial.turns]
-    return first_to_break(groups, turns, targets, _pooled(trials), phases, on_radio)
+    broke = first_to_break(groups, turns, targets, _pooled(trials), phases, on_radio)
+    return broke and {**broke, "groups": losses(groups, turns, targets)}
 
 
 def _merged(trials: Sequence[Trial]) -> list[dict[str, Any]]:

@@ -103,12 +103,12 @@ def find_redline(
         return said.passes == passes
 
     low, high = _narrowed(likely, *_found(at_first, limits.least, limits.least, limits))
-    step = 1
     while not (holds(low, True) and holds(high, False)):
         # Trials were too kind or too harsh. Each time one size at least has more of them than
-        # before, so this ends; and each time the edge is taken to be further away.
-        step *= 2
-        low, high = _narrowed(likely, *_found(likely, low or limits.least, step, limits))
+        # before, so this ends.
+        start = low or limits.least
+        step = max(1, int(2 * FINE * start))
+        low, high = _narrowed(likely, *_found(likely, start, step, limits))
     return Bracket(low, high, trials)
 
 

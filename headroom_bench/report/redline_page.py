@@ -14,6 +14,32 @@ from headroom_bench.units import counted, in_words, people
 
 Facts = Mapping[str, Any]
 
+_WANTED = {
+    "ttft": "the first token",
+    "ttfv": "something to see or hear",
+    "e2e": "the whole answer",
+}
+_SPENT = {
+    "queue": "in the queue",
+    "prefill": "reading the prompt",
+    "reasoning": "hidden reasoning",
+    "decode": "writing",
+    "network": "on the way",
+    "unexplained": "unexplained",
+    "device": "in the device itself",
+}
+"""Phases of a wait, in words."""
+_HELP = {
+    "queue": "more slots, if memory allows, or a box that answers faster",
+    "prefill": "fewer active parameters, a box with more compute, shorter prompts",
+    "reasoning": "a model that answers straight away, or one that thinks less",
+    "decode": "fewer active parameters or fewer bits a weight, a box with more bandwidth",
+    "network": "another link",
+}
+"""What shortens each."""
+_IDLE = 0.25
+"""A box busy for less than this is not short of time (the verdicts' bound of overkill)."""
+
 _STYLE = {
     "failing": "bold red",
     "tight": "bold yellow",
@@ -99,7 +125,8 @@ def _bracket(found: Facts) -> Text:
         end = f"; {fails} fail" if fails else ""
         return Text(f"{told} often enough{end}", style="bold yellow")
     if passes is None:
-        return Text(f"nobody: even {people(fails)}, one of each kind, fail", style="bold red")
+        even = "1 person fails" if fails == 1 else f"{people(fails)}, one of each kind, fail"
+        return Text(f"nobody: even {even}", style="bold red")
     line = (
         Text(f"{people(passes)} {'passes' if passes == 1 else 'pass'}", style="bold")
         .append(" (")
@@ -117,15 +144,51 @@ def _print_broke(found: Facts, console: Console) -> None:
     if broke["persona"] is None:
         console.print(Text(f"what ran out: {broke['limit']}: {broke['evidence']}"))
         return
-    met = f"{broke['target_met_share']:.0%} of {broke['turns']} turns met"
+    met = f"{broke['target_met_share']:.1%} of {broke['turns']} turns met"
     limit = broke["limit"] or "what is not known"
     console.print(Text(f"what broke first: {broke['persona']} ({met}), by {limit}"))
     for row in broke["causes"]:
         console.print(Text(f"  {row['limit']}: {row['evidence']}"))
-    if broke["also_failing"]:
-        console.print(Text(f"  also failing: {', '.join(broke['also_failing'])}"))
-    if found["redline"]["passes"] is None:
-        console.print(Text(f"  --without {broke['persona']} looks at the others"))
+    for group in broke["groups"]:
+        console.print(Text(_wanted(group)))
+    if found["redline"]["passes"] is not None:
+        return
+    if found["curve"][0]["busy_share"] is not None and found["curve"][0]["busy_share"] < _IDLE:
+        busy = _percent(found["curve"][0]["busy_share"])
+        console.print(Text(f"It is not the load: the box is busy for {busy} of the time."))
+    for group, helps in _helps(broke["groups"]):
+        console.print(Text(f"What would help {group}: {helps}."))
+    lost = [group["persona"] for group in broke["groups"]]
+    if len(lost) < len(found["curve"][0]["by_persona"]):
+        without = " ".join(f"--without {name}" for name in lost)
+        console.print(Text(f"The redline of the others: {without}"))
+
+
+def _wanted(group: Facts) -> str:
+    """What a group wanted, and where its time went."""
+    target = group["target"]
+    told = f"  {group['persona']} wants {_WANTED[target['metric']]} within {target['limit_s']:g} s"
+    if target["min_tok_s"]:
+        told += f" at {target['min_tok_s']:g} tokens a second"
+    told += f" in {target['share']:.0%} of turns; {group['target_met_share']:.1%} had it"
+    if group["too_slow_share"]:
+        told += f" ({group['too_slow_share']:.1%} came in time, but too slowly)"
+    if group["wait_s"] is None:
+        return f"{told}: none was answered"
+    spent = sorted(group["spent_s"].items(), key=lambda item: -item[1])
+    parts = [f"{seconds:.2f} {_SPENT[phase]}" for phase, seconds in spent if seconds >= 0.005]
+    return f"{told}. A turn took {group['wait_s']:.2f} s on average: {', '.join(parts)}"
+
+
+def _helps(groups: Sequence[Facts]) -> list[tuple[str, str]]:
+    """Which groups what would help, by what most of their time went into."""
+    by_help: dict[str, list[str]] = {}
+    for group in groups:
+        spent = {phase: group["spent_s"].get(phase, 0.0) for phase in _HELP}
+        phase = max(spent, key=lambda name: spent[name])
+        if spent[phase]:
+            by_help.setdefault(_HELP[phase], []).append(group["persona"])
+    return [(", ".join(names), helps) for helps, names in by_help.items()]
 
 
 def _curve(points: Sequence[Facts]) -> Table:
@@ -138,7 +201,7 @@ def _curve(points: Sequence[Facts]) -> Table:
         name, worst = _worst(point["by_persona"])
         table.add_row(
             str(point["people"]),
-            _percent(worst["target_met_share"]),
+            _tenths(worst["target_met_share"]),
             _or_dash(worst["used_p95"]),
             _percent(point["busy_share"]),
             f"{point['requests']:,}",
@@ -176,6 +239,11 @@ def _grid_cells(row: Facts) -> list[str]:
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
+
+
+def _tenths(share: float | None) -> str:
+    """94.6 % of a target of 95 % would be 95 % in whole ones."""
+    return "–" if share is None else f"{share:.1%}"
 
 
 def _or_dash(value: Any) -> str:

@@ -36,7 +36,9 @@ def test_the_page_tells_what_broke_and_every_probe(capsys: pytest.CaptureFixture
     assert document["broke"]["persona"] == "chat-reader"
     assert document["broke"]["evidence"] in told
     assert document["redline"]["passes"] is None
-    assert "--without chat-reader looks at the others" in told
+    assert "nobody: even 1 person fails" in told
+    assert "chat-reader wants something to see or hear within 2 s" in told
+    assert "--without" not in told, "there are no others"
     assert all(f"{point['people']} " in told for point in document["curve"])
 
 

@@ -278,3 +278,57 @@ def test_two_missed_turns_are_no_redline() -> None:
     assert thin["redline"] == {"passes": None, "fails": 1, "unjudged": [1]}
     told = "what fails with 1 person rests on under 20 turns"
     assert any(told in warning for warning in thin["warnings"])
+
+
+# --- the page of a crowd that nobody serves ---------------------------------------------------
+
+
+def page_of(document: dict[str, Any]) -> str:
+    shown = io.StringIO()
+    print_redline(document, Console(file=shown, width=400, color_system=None))
+    return shown.getvalue()
+
+
+def test_nobody_is_told_why_and_what_would_help() -> None:
+    """A household with a model that thinks first: the speakers fail, and the page says whose
+    target, by how much, where the time went, that it is not the load, and who to leave out."""
+    where = target(hardware="dgx-spark", model="gpt-oss-120b", quant="MXFP4", ctx=256_000)
+    document = found(where, load_crowd("household"), most=64, duration_s=1800.0)
+    assert document["redline"]["passes"] is None
+    lost = {row["persona"]: row for row in document["broke"]["groups"]}
+    assert set(lost) == {"voice-command", "voice-question"}
+    for row in lost.values():
+        assert row["wait_s"] > row["target"]["limit_s"] == 1.2
+        assert max(row["spent_s"], key=lambda phase: row["spent_s"][phase]) == "reasoning"
+        assert sum(row["spent_s"].values()) == pytest.approx(row["wait_s"])
+    page = page_of(document)
+    wait_s = lost["voice-command"]["wait_s"]
+    assert "voice-command wants something to see or hear within 1.2 s" in page
+    assert f"A turn took {wait_s:.2f} s on average" in page
+    assert "hidden reasoning" in page
+    assert "It is not the load" in page
+    assert "a model that answers straight away" in page
+    assert "--without voice-command" in page
+    assert "--without voice-question" in page
+
+
+def test_those_left_when_the_page_is_followed_are_served() -> None:
+    """Leaving out whom the page names is enough: nobody else failed for their sake."""
+    where = target(hardware="dgx-spark", model="gpt-oss-120b", quant="MXFP4", ctx=256_000)
+    crowd = load_crowd("household")
+    quiet = replace(
+        crowd, groups=tuple(g for g in crowd.groups if not g.persona.name.startswith("voice"))
+    )
+    assert people(found(where, quiet, most=8)) >= 3
+
+
+def test_shares_near_their_target_are_told_in_tenths() -> None:
+    """94.5 % that fail would read 95 %, which pass."""
+    options = RedlineOptions(target(), crowd_of(["chat-reader:1"], 1), repeats=1, most=1)
+    document = search(
+        options, options.crowd, lambda crowd, _: Probed(records_that(0.945), Load(), 1800.0),
+        None, lambda trial, word: None,
+    )  # fmt: skip
+    page = page_of({"world": "measured", **document})
+    assert "95.0%" not in page
+    assert "95% of turns; 94.5% had it" in page
