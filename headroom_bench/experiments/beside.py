@@ -111,7 +111,7 @@ def _predicted(
     state.folder.write_rows("predicted.jsonl", outcome.records)
     same = twins(outcome.records, counted)
     limits, phases = explain(same, outcome.load, deployment)
-    return replace(outcome, records=same, limits=limits, phases=phases)
+    return replace(outcome, limits=limits, phases=phases)
 
 
 def why_not(why: Exception) -> str:

@@ -22,7 +22,8 @@ from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted, shortened
-from headroom_bench.report.summary import Window, build_summary, kept
+from headroom_bench.report.summary import Window, build_summary
+from headroom_bench.results.statistics import steady
 from headroom_bench.units import counted
 
 _SHOWN_LETTERS = 160
@@ -54,7 +55,8 @@ def conclude(state: RunState) -> RunOutcome:
             state.warn,
         )
         folder.write_rows("requests.jsonl", records)  # with what the journal alone knows
-    beside = set_beside(state, journal_load, kept(records, window))
+    counting = steady(records, window.warmup_s, window.ended_s)
+    beside = set_beside(state, journal_load, counting)
     targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
     folder.write_rows("turns.jsonl", turns_of(records, targets))
     harness = harness_of(state)

@@ -76,14 +76,14 @@ def predict_crowd(
         lengths=lengths,
     )
     with _garbage_waits():
-        world.run(crowd, duration_s, warmup_s)
+        ended_s = world.run(crowd, duration_s, warmup_s)
     load = _load(world.worked(), box)
     on_radio = {name for name, link in links.items() if link.shared}
     if not keep_times:
-        return WorldOutcome(records, load, on_radio=on_radio), token_times
+        return WorldOutcome(records, load, on_radio=on_radio, ended_s=ended_s), token_times
     counted = steady(records, warmup_s, math.inf)
     limits, phases = explain(counted, load, deployment, on_radio)
-    return WorldOutcome(records, load, limits, phases, on_radio), token_times
+    return WorldOutcome(records, load, limits, phases, on_radio, ended_s), token_times
 
 
 @contextmanager

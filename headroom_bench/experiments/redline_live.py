@@ -62,7 +62,7 @@ def live_redline(
                 f"interrupted after {len(runs)} runs; they are saved, the last in {outcome.folder}"
             )
         figures = outcome.summary["totals"]
-        load = Load(figures["busy_share"], figures["all_slots_share"])
+        load = Load(figures["busy_share"], figures["all_slots_share"], slots=figures["slots"])
         return Probed(read_requests(outcome.folder), load, outcome.summary["duration_s"])
 
     head = {

@@ -21,7 +21,7 @@ from headroom_bench.redaction import redacted
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.report.ratios import RATIOS
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
-from headroom_bench.results.pooling import Repeat, between, mean_of, pooled
+from headroom_bench.results.pooling import Repeat, between, mean_of, mean_totals, pooled
 from headroom_bench.results.reading import read_json, read_manifest, read_requests
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, steady, usable
@@ -160,6 +160,7 @@ def _load(sides: Sequence[Mapping[str, Any]]) -> Load:
         all_slots_share=mean_of(row.get("all_slots_share") for row in totals),
         preempted=sum(row.get("preempted", 0) for row in totals),
         killed=sum(row.get("killed", 0) for row in totals),
+        slots=next((row["slots"] for row in totals if row.get("slots") is not None), None),
     )
 
 
@@ -183,7 +184,8 @@ def _outcome(records: list[RequestRecord], sides: Sequence[Mapping[str, Any]]) -
     phases: dict[str, str] = next(
         (side["bound_by_phase"] for side in sides if side.get("bound_by_phase")), {}
     )
-    return WorldOutcome(records, load, rows, phases)
+    whole = mean_totals([side["totals"] for side in sides])
+    return WorldOutcome(records, load, rows, phases, totals=whole)
 
 
 def _told(repeats: Sequence[Repeat]) -> dict[str, Any]:

@@ -103,9 +103,7 @@ def _summary(
         None,
         {name: persona.target for name, persona in crowd.personas().items()},
         crowd.counts(),
-        Window(
-            options.warmup_s, max((record.end_s or 0.0 for record in outcome.records), default=0.0)
-        ),
+        Window(options.warmup_s, outcome.ended_s or 0.0),
         {"lag_p99_ms": None, "cpu_share": None, "valid": True},
         _warnings(deployment, target, outcome),
     )

@@ -78,7 +78,9 @@ def _slots(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]
 
 
 def _crowded(records: Sequence[RequestRecord], load: Load) -> list[RequestRecord]:
-    return [record for record in records if is_crowded(record.concurrent_at_start, load)]
+    """Those that had to wait for a slot; what a server refuses needs none."""
+    waited = (r for r in records if r.ok or r.error_kind in ("abandoned", "timeout"))
+    return [record for record in waited if is_crowded(record.concurrent_at_start, load)]
 
 
 def _waited(late: Sequence[RequestRecord]) -> list[str]:

@@ -17,8 +17,9 @@ from headroom_bench.results.statistics import (
     is_extra,
     persona_statistics,
     steady,
-    totals,
+    usable,
 )
+from headroom_bench.results.throughput import totals
 from headroom_bench.results.twins import twins
 
 MOSTLY = 0.5
@@ -37,6 +38,10 @@ class WorldOutcome:
     """What bound prefill and decoding, where it is known."""
     on_radio: Collection[str] = ()
     """Personas whose clients share a radio."""
+    ended_s: float | None = None
+    """When its life ended, on its own clock; None: as the run did."""
+    totals: Mapping[str, float | None] | None = None
+    """Its throughput, where its records are not of one life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +51,6 @@ class Window:
     warmup_s: float
     ended_s: float
 
-    @property
-    def length_s(self) -> float:
-        return max(0.0, self.ended_s - self.warmup_s)
-
-
-def kept(records: Sequence[RequestRecord], window: Window) -> list[RequestRecord]:
-    """The records that count: begun within the window, and not cut off by us."""
-    within = steady(records, window.warmup_s, window.ended_s)
-    return [record for record in within if record.error_kind != "interrupted"]
-
 
 def summarise_world(
     outcome: WorldOutcome,
@@ -64,7 +59,8 @@ def summarise_world(
     people: Mapping[str, int],
     window: Window,
 ) -> dict[str, Any]:
-    """Figures, verdicts and limits of one world, over its `records` that count.
+    """Figures, verdicts and limits of one world, over its `records` that count; its throughput is
+    of all that was in flight from the end of the warm-up to the end of its life.
 
     `people`: how many the crowd has of each persona, whether or not they came to ask.
     """
@@ -73,13 +69,14 @@ def summarise_world(
     turns = [turn for turn in turns_of(records, targets) if turn.persona not in spoilt]
     load, phases, on_radio = outcome.load, outcome.phases, outcome.on_radio
     word, groups = judge(turns, targets, load)
+    ended_s = window.ended_s if outcome.ended_s is None else outcome.ended_s
     by_persona = {}
     for name, own in own_records.items():
         by_persona[name] = {
             "users": people[name],
             "left_out": sum(not record.valid for record in own),
             **persona_statistics(own),
-            **prompt_figures([record for record in own if record.ok and not is_extra(record)]),
+            **prompt_figures([record for record in usable(own) if not is_extra(record)]),
             **turn_figures(turns, name),
             **groups[name].as_row(),
             "unmet": what_broke(
@@ -96,7 +93,8 @@ def summarise_world(
         "error_kinds": error_kinds(records),
         "by_persona": by_persona,
         "totals": {
-            **totals(records, window.length_s),
+            **(outcome.totals or totals(outcome.records, window.warmup_s, ended_s)),
+            "slots": load.slots,
             "busy_share": load.busy_share,
             "all_slots_share": load.all_slots_share,
             "radio_busy_shares": dict(load.radio_busy_shares),
@@ -144,7 +142,7 @@ def build_summary(
 ) -> dict[str, Any]:
     """The whole document. `head` holds run_id, target and the like; `people` is the crowd's count
     of each persona."""
-    records = kept(measured.records, window)
+    records = steady(measured.records, window.warmup_s, window.ended_s)
     ours = summarise_world(measured, records, targets, people, window)
     summary = {**head, "duration_s": window.ended_s, "warmup_s": window.warmup_s, **ours}
     summary["predicted"] = summary["ratio"] = None

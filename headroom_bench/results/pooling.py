@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,6 +71,22 @@ def between(values: Iterable[float | None]) -> dict[str, Any]:
         "stdev": statistics.stdev(known) if len(known) > 1 else None,
         "n": len(known),
     }
+
+
+def mean_totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Throughput over several windows: each repeat's by how long its was; None where one of them
+    does not know it."""
+    names = ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean")
+    lengths = [row["window_s"] for row in rows]
+    whole_s = math.fsum(lengths)
+
+    def mean(name: str) -> float | None:
+        known = [(row[name], length) for row, length in zip(rows, lengths, strict=True) if length]
+        if not known or any(value is None for value, _ in known):
+            return None
+        return math.fsum(value * length for value, length in known) / whole_s
+
+    return {**{name: mean(name) for name in names}, "window_s": whole_s}
 
 
 def mean_of(rows: Iterable[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""Percentiles and totals over request records: pure functions, the same for both worlds."""
+"""Percentiles and shares over request records: pure functions, the same for both worlds."""
 
 from __future__ import annotations
 
@@ -37,8 +37,13 @@ def is_extra(record: RequestRecord) -> bool:
 def steady(
     records: Iterable[RequestRecord], warmup_s: float, until_s: float
 ) -> list[RequestRecord]:
-    """Records that started after the warm-up and before the end of the measured window."""
-    return [r for r in records if warmup_s <= r.started_at_s <= until_s]
+    """The records that figures are of: begun after the warm-up and before the end of the measured
+    window, and not cut off by us."""
+    return [
+        record
+        for record in records
+        if warmup_s <= record.started_at_s <= until_s and record.error_kind != "interrupted"
+    ]
 
 
 def usable(records: Iterable[RequestRecord]) -> list[RequestRecord]:
@@ -47,11 +52,11 @@ def usable(records: Iterable[RequestRecord]) -> list[RequestRecord]:
 
 
 def persona_statistics(records: Sequence[RequestRecord]) -> dict[str, Any]:
-    """The figures of one persona's records, failures included."""
+    """The figures of one persona's records. Requests and errors count all of them."""
     good = [record for record in usable(records) if not is_extra(record)]
     figures: dict[str, Any] = {
         "requests": len(records),
-        "errors": sum(1 for r in records if not r.ok and r.error_kind != "interrupted"),
+        "errors": sum(1 for r in records if not r.ok),
     }
     for name, value in _METRICS.items():
         figures[name] = spread(value(record) for record in good)
@@ -61,7 +66,9 @@ def persona_statistics(records: Sequence[RequestRecord]) -> dict[str, Any]:
     figures["completion_tokens"] = spread(record.completion_tokens for record in good)
     figures["asked_tokens"] = spread(record.asked_tokens for record in good)
     figures["prefill_tok_s"] = prefill_by_size(good)
-    figures["abandoned_share"] = _share(records, lambda r: r.error_kind == "abandoned")
+    asked = [record for record in records if record.valid and not is_extra(record)]
+    left = sum(record.error_kind == "abandoned" for record in asked)
+    figures["abandoned_share"] = left / len(asked) if asked else None
     return figures
 
 
@@ -97,31 +104,6 @@ def prefill_by_size(records: Iterable[RequestRecord]) -> list[dict[str, Any]]:
     return rows
 
 
-def totals(records: Sequence[RequestRecord], window_s: float) -> dict[str, float | None]:
-    """Throughput over the measured window."""
-    good = [record for record in records if record.ok]
-    if window_s <= 0:
-        names = ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean")
-        return dict.fromkeys(names)
-    in_flight_s = math.fsum(record.e2e_s or 0.0 for record in records)
-    return {
-        "prompt_tok_s": _rate((record.prompt_tokens for record in good), window_s),
-        "completion_tok_s": _rate((record.completion_tokens for record in good), window_s),
-        "requests_per_s": len(good) / window_s,
-        "concurrency_mean": in_flight_s / window_s,
-    }
-
-
-def _rate(counts: Iterable[int | None], window_s: float) -> float | None:
-    """Counts a second; not known as soon as one of them is not."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total / window_s
-
-
 def error_kinds(records: Iterable[RequestRecord]) -> dict[str, int]:
     """How often each kind of failure happened, most frequent first."""
     counts: dict[str, int] = {}
@@ -150,10 +132,3 @@ def seconds_at_level(intervals: Iterable[tuple[float, float]], level: int) -> fl
             total += at - since
         open_now, since = open_now + step, at
     return total
-
-
-def _share(
-    records: Sequence[RequestRecord], holds: Callable[[RequestRecord], bool]
-) -> float | None:
-    asked = [record for record in records if not is_extra(record)]
-    return sum(map(holds, asked)) / len(asked) if asked else None

@@ -159,6 +159,38 @@ def test_limits_are_of_the_window_after_the_warm_up(
     assert bound["steady"] < bound["whole"]
 
 
+def test_one_print_does_not_contradict_itself_about_a_window(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Four people without a pause at four slots: four in flight, whenever the window begins; no
+    slot is lacking, though every one is taken."""
+    words = ("--users", "4", "--prompt-tokens", "2k", "--output-tokens", "200", "--slots", "4",
+             "--ctx", "16k", "--model", "gpt-oss-20b", "--quant", "MXFP4", "--hardware",
+             "dgx-spark")  # fmt: skip
+    whole, _ = answer(capsys, tmp_path / "a", *words)
+    late, _ = answer(capsys, tmp_path / "b", *words, "--warmup", "285s")
+    for summary in (whole, late):
+        figures = summary["totals"]
+        assert figures["concurrency_mean"] == pytest.approx(4.0, rel=0.02)
+        assert figures["all_slots_share"] > 0.5
+        assert "slots" not in {row["limit"] for row in summary["limits"]}
+        assert "queue" in {row["limit"] for row in summary["limits"]}
+        assert figures["completion_tok_s"] == pytest.approx(
+            whole["totals"]["completion_tok_s"], rel=0.1
+        )
+
+
+def test_a_life_is_as_long_as_it_was_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What came to nothing more after the last answer was quiet, and is part of it."""
+    words = ("--users", "1", "--prompt-tokens", "100", "--output-tokens", "5", "--think", "40s")
+    summary, rows = answer(capsys, tmp_path, *words)
+    assert max(row["end_s"] for row in rows) < 299
+    assert summary["duration_s"] == summary["totals"]["window_s"] == 300.0
+    assert summary["totals"]["requests_per_s"] == len(rows) / 300
+
+
 def test_a_crowd_that_nothing_answers_is_no_success(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -39,6 +39,11 @@ def test_limits_are_of_all_repeats_together(tmp_path: Path) -> None:
     ]
     steady = [row for row in rows if row["started_at_s"] >= 4]
     assert summary["requests"] == len(steady) < len(rows)
+    for name, figure in summary["totals"].items():
+        if name in ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean"):
+            known = [(one["totals"][name], one["totals"]["window_s"]) for one in each]
+            whole_s = sum(length for _, length in known)
+            assert abs(figure - sum(value * length for value, length in known) / whole_s) < 1e-9
     page = io.StringIO()
     print_summary(summary, Console(file=page, width=200, color_system=None))
     shown = page.getvalue()

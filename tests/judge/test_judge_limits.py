@@ -192,6 +192,13 @@ def test_waiting_for_a_slot_is_told_of_slots_and_never_of_the_network() -> None:
     assert rows["slots"]["evidence"].endswith(", 2.498 s in the queue on average")
 
 
+def test_what_is_refused_waits_for_no_slot() -> None:
+    refused = failed("context_exceeded", concurrent_at_start=9)
+    assert by_limit([refused] * 3, Load(slots=2)).keys() == {"context"}
+    given_up = failed("abandoned", concurrent_at_start=9)
+    assert by_limit([given_up] * 3, Load(slots=2)).keys() == {"patience", "slots"}
+
+
 def test_who_has_a_slot_waits_for_the_pass_before() -> None:
     """Four people at four slots: every slot is taken, and nobody waits for one."""
     load = Load(1.0, 0.8, slots=4)

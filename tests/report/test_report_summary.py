@@ -99,7 +99,7 @@ def test_a_window_of_no_length_is_json_of_the_same_shape() -> None:
 def test_figures_come_from_the_window_and_leave_out_what_we_cut_off() -> None:
     records = [
         record(0, started_at_s=1.0),
-        record(1, started_at_s=12.0),
+        record(1, started_at_s=12.0, sent_s=12.0, end_s=14.0),
         failed("interrupted", user=2, started_at_s=12.0),
         failed(user=3, started_at_s=13.0),
     ]
@@ -110,6 +110,25 @@ def test_figures_come_from_the_window_and_leave_out_what_we_cut_off() -> None:
         "whoever did not come to ask counts too"
     )
     assert summary["totals"]["requests_per_s"] == 1 / 20
+
+
+def test_throughput_is_of_all_that_was_under_way_in_the_window() -> None:
+    """Begun in the warm-up and at work until 12 s: no figure of its own, but the server's time and
+    tokens. The prediction's life, half as long, is measured by its own length."""
+    early = record(0, started_at_s=8.0, sent_s=8.0, ttft_s=3.0, e2e_s=4.0, end_s=12.0)
+    late = record(1, started_at_s=12.0, sent_s=12.0, ttft_s=1.0, e2e_s=2.0, end_s=14.0)
+    quick = replace(late, end_s=13.0, e2e_s=1.0, ttft_s=0.5)
+    theirs = replace(outcome([early, quick]), ended_s=13.0)
+    people, window = {"chat": 2}, Window(10.0, 14.0)
+    summary = build_summary(
+        HEAD, outcome([early, late]), theirs, TARGETS, people, window, HARNESS, ()
+    )
+    assert summary["requests"] == summary["predicted"]["requests"] == 1
+    for world, seconds in ((summary, 4.0), (summary["predicted"], 3.0)):
+        assert world["totals"]["window_s"] == seconds
+        assert world["totals"]["concurrency_mean"] == pytest.approx(1.0)
+        assert world["totals"]["completion_tok_s"] == pytest.approx(2 * 31 / seconds)
+        assert world["totals"]["prompt_tok_s"] == pytest.approx((100 / 3 + 100) / seconds)
 
 
 def test_what_broke_first_is_named_with_its_cause() -> None:

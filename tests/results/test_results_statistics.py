@@ -1,4 +1,4 @@
-"""Percentiles, totals and intervals over records."""
+"""Percentiles, shares and intervals over records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from headroom_bench.results.statistics import (
     seconds_at_level,
     spread,
     steady,
-    totals,
     usable,
 )
 
@@ -49,7 +48,8 @@ def test_extras_are_told_by_their_id() -> None:
 
 def test_the_steady_window_is_cut_by_when_requests_started() -> None:
     records = [record(user=n, started_at_s=float(n)) for n in range(6)]
-    assert [r.user for r in steady(records, 2.0, 4.0)] == [2, 3, 4]
+    records[3] = failed("interrupted", user=3, started_at_s=3.0)  # by us
+    assert [r.user for r in steady(records, 2.0, 4.0)] == [2, 4]
 
 
 def test_usable_leaves_out_failures_and_what_we_spoilt() -> None:
@@ -60,13 +60,14 @@ def test_usable_leaves_out_failures_and_what_we_spoilt() -> None:
 def test_a_personas_figures() -> None:
     records = [
         record(0, ttft_s=0.25), record(1, ttft_s=0.75), record(0, extra="title", ttft_s=9.0),
-        failed("abandoned", user=2), failed("interrupted", user=3), record(4, valid=False),
+        failed("abandoned", user=2), failed("abandoned", user=3, valid=False),
+        record(4, valid=False), record(5, ttft_s=0.5),
     ]  # fmt: skip
     figures = persona_statistics(records)
-    assert (figures["requests"], figures["errors"]) == (6, 1)
-    assert figures["ttft_s"]["n"] == 2
+    assert (figures["requests"], figures["errors"]) == (7, 2)
+    assert figures["ttft_s"]["n"] == 3
     assert figures["ttft_s"]["mean"] == 0.5
-    assert figures["abandoned_share"] == 1 / 5
+    assert figures["abandoned_share"] == 1 / 4, "of those that the harness did not spoil"
     assert figures["prefill_tok_s"] == []
     queued = persona_statistics([record(0, server_queue_s=0.5), record(1)])
     assert (queued["queue_s"]["mean"], queued["queue_s"]["n"]) == (0.5, 1)
@@ -97,22 +98,6 @@ def test_prefill_is_told_by_how_much_was_read_and_at_what_depth() -> None:
         ("65536+", 1, 900.0),
     ]
     assert [row["context_tokens_p50"] for row in rows] == [1995.0, 0.0, None]
-
-
-def test_totals_over_the_window() -> None:
-    figures = totals([record(), record(), failed(e2e_s=1.0)], 10.0)
-    assert figures == {
-        "prompt_tok_s": 20.0,
-        "completion_tok_s": 6.2,
-        "requests_per_s": 0.2,
-        "concurrency_mean": 0.5,
-    }
-
-
-def test_totals_of_no_time_are_unknown_under_the_same_names() -> None:
-    figures = totals([], 0.0)
-    assert set(figures) == set(totals([], 1.0))
-    assert set(figures.values()) == {None}
 
 
 def test_kinds_of_failures_by_how_often() -> None:
