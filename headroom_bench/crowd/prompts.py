@@ -75,9 +75,9 @@ class SharedTexts:
     def __init__(self) -> None:
         self._sent: set[str] = set()
 
-    def reusable_tokens(self, request: Request) -> int:
-        """Tokens of the `reusable` segments, as they were asked for."""
-        return total_tokens(request.segments[: self.reusable(request)])
+    def reusable_tokens(self, request: Request, sized: tuple[Segment, ...]) -> int:
+        """Tokens of the `reusable` segments; `sized` are all of them, as long as they are sent."""
+        return total_tokens(sized[: self.reusable(request)])
 
     def reusable(self, request: Request) -> int:
         """How many segments at the prompt's start were sent before: the conversation's own history,

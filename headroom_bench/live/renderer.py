@@ -129,23 +129,24 @@ class Renderer:
         written += (yield from self._text(talk, request, newest, size.ratio))[1]
         new = size.counted(written)
         leading = self._shared_texts.reusable(request)
-        shared_written = None
-        if not history and not self._feedback.exact:
+        shared, shared_written = before, None
+        if not history:
+            # As they were written: a segment's own tokens hold its share of the template's.
             shared_written = sum(self._shared[s.content_id][1] for s in segments[:leading])
+            doubt = 0.0 if self._feedback.knows(shape) else _DOUBT_SHARED[self._sizes]
+            shared = round(shared_written * size.ratio * (1 + doubt))
+            if self._feedback.exact:
+                shared_written = None
         self._sent[request.request_id] = _Sent(shape, written, before, shared_written)
         messages = to_messages(
             segments, lambda segment: _whole(self._text(talk, request, segment, size.ratio))[0]
         )
-        shared = total_tokens(segments[:leading])
-        if shared_written is not None:
-            doubt = 0.0 if self._feedback.knows(shape) else _DOUBT_SHARED[self._sizes]
-            shared = round(shared_written * size.ratio * (1 + doubt))
         template = self._template_tokens(shape, size.added)
         return Prompt(
             messages,
             before + new,
             self._least(before, new, shape, talk, segments[history:]),
-            shared + template,
+            min(before + new, shared + template),
             template,
         )
 

@@ -235,7 +235,7 @@ class SimulatedWorld:
             concurrent,
             prompt_tokens,
             reasoning,
-            self._shared_texts.reusable_tokens(request),
+            self._shared_texts.reusable_tokens(request, segments),
         )
         self._asked[request.request_id] = asked
         if measured is not None and not measured.ok:

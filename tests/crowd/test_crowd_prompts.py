@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from crowd_people import ASK, RESULT, TITLE, TrivialWorld, crowd, fixed, persona, plan
 
 from headroom_bench.crowd.crowd import Crowd
@@ -39,22 +37,22 @@ def test_what_was_sent_before_in_this_run_may_be_cached() -> None:
     system, common = part("system", "group/system", 100), part("user", "group/files", 50)
     own = part("user", "chat-0/c0/t0/ask", 20)
     first = asked("chat-0/c0", system, own)
-    assert texts.reusable_tokens(first) == 0, "nobody has sent anything"
+    assert texts.reusable_tokens(first, first.segments) == 0, "nobody has sent anything"
     other = asked("chat-1/c0", system, common, part("user", "chat-1/c0/t0/ask", 20))
-    assert texts.reusable_tokens(other) == 100
-    assert texts.reusable_tokens(replace(other, segments=other.segments)) == 150
+    assert texts.reusable_tokens(other, other.segments) == 100
+    assert texts.reusable_tokens(other, other.segments) == 150
     answer = part("assistant", "chat-0/c0/t0/r0/answer", 9)
     later = asked("chat-0/c0", system, own, answer, part("user", "chat-0/c0/t1/ask", 30))
     assert answered_segments(later) == 3
-    assert texts.reusable_tokens(later) == 129
+    assert texts.reusable_tokens(later, later.segments) == 129
 
 
 def test_a_namesake_is_not_ones_own() -> None:
     """c1 is no part of c10."""
     request = asked("chat-0/c1", part("user", "chat-0/c10/t0/ask", 20))
     texts = SharedTexts()
-    texts.reusable_tokens(request)
-    assert texts.reusable_tokens(request) == 20
+    texts.reusable_tokens(request, request.segments)
+    assert texts.reusable_tokens(request, request.segments) == 20
 
 
 ONE = persona(segments=(plan("system", "conversation", fixed(100), "group"), ASK, RESULT),

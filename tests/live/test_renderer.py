@@ -183,8 +183,23 @@ def test_what_a_cache_may_hold_is_said() -> None:
     lived(server, requests=3)
     by_id = {request.request_id: prompt for request, prompt, _ in server.asked}
     assert by_id["chat-0/c0/t0/r0"].reusable_tokens == 13, "the template"
-    assert by_id["chat-1/c0/t0/r0"].reusable_tokens == 213, "the group's system prompt too"
+    assert by_id["chat-1/c0/t0/r0"].reusable_tokens == 210, (
+        "the group's system prompt too, 200 tokens long with the template's 3 in it"
+    )
     assert by_id["chat-1/c0/t0/r1"].reusable_tokens > by_id["chat-1/c0/t0/r0"].tokens
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("kind", ["distinct", "identical", "shared-prefix"])
+def test_no_more_of_a_prompt_can_be_held_than_there_is_of_it(kind: PromptKind, known: bool) -> None:
+    """Of a prompt that somebody sent before all of it, its template's tokens once."""
+    template = TemplateTokens(3, 8, 10, known=True) if known else TemplateTokens()
+    server = Server(Renderer(EXACT, template, "s"))
+    lived(server, kind=kind)
+    for request, prompt, counted in server.asked[1:]:
+        assert prompt.reusable_tokens <= prompt.tokens
+        if kind == "identical" and known and request.turn == request.round == 0:
+            assert prompt.reusable_tokens == counted
 
 
 @pytest.mark.parametrize("ratio", [0.75, 1.36])

@@ -19,6 +19,7 @@ from headroom_bench.box import Box
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.draws import Distribution
 from headroom_bench.crowd.persona import Persona
+from headroom_bench.crowd.script import Prompts
 from headroom_bench.crowd.world import Device
 from headroom_bench.records import RequestRecord
 from headroom_bench.roofline.pricer import Batch
@@ -375,6 +376,15 @@ def test_the_same_crowd_twice_leaves_the_same_records_and_another_seed_does_not(
     assert runs[0].records == runs[1].records
     assert runs[0].times == runs[1].times
     assert runs[0].records != runs[2].records
+
+
+def test_what_a_cache_may_hold_is_of_the_measured_lengths() -> None:
+    """The same prompt from two people: of the second all may be held, and no more than it has."""
+    people = crowd((probe(10), 2)).with_prompts(Prompts("identical"))
+    lengths = {f"chat-{user}/c0/t0/r0": measured(prompt_tokens=40) for user in (0, 1)}
+    records = simulate(people, lengths=lengths).records
+    assert [record.prompt_tokens for record in records] == [40, 40]
+    assert sorted(record.reusable_tokens for record in records) == [0, 40]
 
 
 def test_lengths_do_not_depend_on_the_box() -> None:
