@@ -309,7 +309,6 @@ class Box:
             if task.admitted_at is None:
                 task.admitted_at = at
                 task.cached_tokens = task.start
-                usage.queue_s += at - task.submitted_at
             self._reading.append(task)
             self._running[task.order] = task
             id_ = task.request.id

@@ -28,8 +28,6 @@ class Usage:
     """Tokens copied from or to host memory."""
     admitted: int = 0
     """Admissions, of the preempted again."""
-    queue_s: float = 0.0
-    """From submission to first admission, summed over the admitted."""
     drafted: int = 0
     accepted: int = 0
     """Of the drafted tokens."""
