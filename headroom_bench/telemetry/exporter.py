@@ -126,6 +126,8 @@ class RunExporter:
             self._in_flight.labels(*who).dec()
         outcome = "ok" if record.ok else record.error_kind or "unknown"
         self._requests.labels(*who, outcome).inc()
+        self._prompt.labels(*who).inc(record.prompt_tokens or 0)
+        self._completion.labels(*who).inc(record.completion_tokens or 0)
         if record.harness_lag_ms is not None:
             self._lag.set(record.harness_lag_ms / 1e3)
         if not record.ok or not record.valid:
@@ -139,8 +141,6 @@ class RunExporter:
             if value is not None:
                 histogram.labels(*who).observe(value)
         self._gaps.add(record.persona, event_times_s)
-        self._prompt.labels(*who).inc(record.prompt_tokens or 0)
-        self._completion.labels(*who).inc(record.completion_tokens or 0)
         self._ratios.add(record)
 
 

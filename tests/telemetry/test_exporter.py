@@ -111,6 +111,18 @@ def test_figures_that_the_harness_spoilt_are_left_out(exporter: RunExporter) -> 
     assert not any(name == "headroom_ttft_seconds_count" for name, _ in got)
 
 
+def test_tokens_are_counted_of_every_request_that_is_counted(exporter: RunExporter) -> None:
+    """Else a rate of tokens over a rate of requests is a mean of nothing."""
+    for told in ({}, {"valid": False}, {"ok": False, "error_kind": "reset", "prompt_tokens": None}):
+        exporter.on_record(record(**{"prompt_tokens": 100, "completion_tokens": 7, **told}), [1.0])
+    got = values(scrape(exporter))
+    who = (("persona", "p"), ("target", "box"))
+    requests = sum(value for (name, _), value in got.items() if name == "headroom_requests_total")
+    assert requests == 3
+    assert got["headroom_prompt_tokens_total", who] == 200
+    assert got["headroom_completion_tokens_total", who] == 7 * requests
+
+
 def test_promtool_finds_nothing_to_mend(exporter: RunExporter) -> None:
     if shutil.which("promtool") is None:
         notice = "promtool is not installed (Debian: apt-get install prometheus)"
