@@ -166,7 +166,9 @@ class _Connection(asyncio.Protocol):
             return
         exchange = intake.exchange
         framed = "content-length" in exchange.headers or "transfer-encoding" in exchange.headers
-        kept = " (a kept-alive connection that the server closed)" if exchange.reused else ""
+        silent = intake.stamp_ns == exchange.sent_ns  # not a byte of this answer has come
+        closed_idle = exchange.reused and silent
+        kept = " (a kept-alive connection that the server closed)" if closed_idle else ""
         if exc is not None:
             intake.finish("reset", f"{exc}{kept}")
         elif exchange.headers_ns and not framed:  # HTTP/1.0: the close is the end

@@ -263,6 +263,23 @@ async def test_a_request_that_may_have_been_processed_is_not_sent_again(through:
         assert len(server.requests) == answered + 1
 
 
+@pytest.mark.parametrize("end", [CLOSE, RESET])
+@pytest.mark.parametrize(("came", "kept"), [((), True), ((HEAD,), False), ((HEAD, WORD), False)])
+async def test_only_a_connection_that_brought_nothing_was_closed_while_it_was_kept(
+    end: Step, came: tuple[Step, ...], kept: bool
+) -> None:
+    """A server that dies in the middle of an answer says so on a reused connection too."""
+    async with raw_server(*ANSWER) as server:
+        wire = Wire(Origin.of(server.url))
+        assert (await ask(wire)).ended == "complete"
+        server.script = [*came, 0.02, end]
+        exchange = await ask(wire)
+        assert exchange.reused
+        assert exchange.ended in ("eof", "reset")
+        assert ("kept-alive" in exchange.problem) == kept
+        wire.close()
+
+
 @pytest.mark.parametrize(("told", "reused"), [("timeout=1, max=9", False), ("timeout=60", True)])
 async def test_a_connection_is_left_before_the_server_ends_it(told: str, reused: bool) -> None:
     head = HEAD.replace(b"\r\n\r\n", f"\r\nKeep-Alive: {told}\r\n\r\n".encode())
