@@ -329,6 +329,6 @@ def test_shares_near_their_target_are_told_in_tenths() -> None:
         options, options.crowd, lambda crowd, _: Probed(records_that(0.945), Load(), 1800.0),
         None, lambda trial, word: None,
     )  # fmt: skip
-    page = page_of({"world": "measured", **document})
+    page = page_of({"world": "measured", "target": "box", **document})
     assert "95.0%" not in page
     assert "95% of turns; 94.5% had it" in page
