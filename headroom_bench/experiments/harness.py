@@ -8,12 +8,16 @@ from typing import Any
 
 from headroom_bench.live.lag import HarnessHealth
 from headroom_bench.records import RequestRecord
-from headroom_bench.results.statistics import spread
+from headroom_bench.results.statistics import busy_seconds, spread
 from headroom_bench.units import counted
 
 VALID_SHARE = 0.95
 FULL_CPU_SHARE = 0.9
 """Above this share of its core a client measures itself, whatever its lateness says."""
+
+SLIP_ALLOWED_SHARE = 0.02
+"""Of the time in which it was asked, the mock's clock may slip by this without a word: all that is
+measured is longer by about as much, and smaller differences are hardly seen in a ratio."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,20 @@ def _dispatch_late_ms(records: Sequence[RequestRecord], time_scale: float) -> fl
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
+
+
+def slip_complaint(slip_s: float, records: Sequence[RequestRecord]) -> str | None:
+    """What to say where the bundled mock was late for its own times by `slip_s` life seconds in
+    all. Its clock cannot slip while nobody asks, so idle time excuses nothing."""
+    asked_s = busy_seconds(
+        (r.sent_s, r.end_s) for r in records if r.sent_s is not None and r.end_s is not None
+    )
+    if slip_s <= SLIP_ALLOWED_SHARE * asked_s:
+        return None
+    return (
+        f"the mock server was late by {slip_s:.2f} s of the {asked_s:.1f} s in which it was asked: "
+        "this machine is too busy for it, and what is measured is slower than the box is"
+    )
 
 
 def harness_complaints(figures: dict[str, Any], records: Sequence[RequestRecord]) -> list[str]:

@@ -18,6 +18,7 @@ from headroom_bench.experiments.beside import why_not
 from headroom_bench.experiments.conclude import RunOutcome, conclude
 from headroom_bench.experiments.deployment import check_names
 from headroom_bench.experiments.earlier import Earlier
+from headroom_bench.experiments.harness import slip_complaint
 from headroom_bench.experiments.interrupt import Interrupt
 from headroom_bench.experiments.journal_watch import JournalWatch
 from headroom_bench.experiments.measuring import MeasurePlan, Writing, measure, transport_to
@@ -54,9 +55,6 @@ from headroom_bench.telemetry.exporter import COMPARED, RunExporter
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
-
-SLIP_ALLOWED_SHARE = 0.005
-"""Share of the run by which the mock's clock may slip without a word."""
 
 
 def run(
@@ -200,11 +198,9 @@ async def _ask_for_slip(state: RunState, access: Access) -> None:
     finally:
         await control.close()
     slip_s = float(told["mock"]["slip_s"])
-    if slip_s > SLIP_ALLOWED_SHARE * state.clock.now():
-        state.warn(
-            f"the mock server was late by {slip_s:.2f} s in all: this machine is too busy for it, "
-            "and what is measured is slower than the box is"
-        )
+    complaint = slip_complaint(slip_s, state.measured.records)
+    if complaint is not None:
+        state.warn(complaint)
 
 
 async def _measured(

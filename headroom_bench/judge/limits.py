@@ -141,7 +141,7 @@ def _radio(load: Load) -> list[dict[str, Any]]:
 
 def _way(records: Sequence[RequestRecord], limit: str) -> list[dict[str, Any]]:
     known = [r for r in records if r.ok and r.network_s is not None and r.ttft_s]
-    return _of_first_tokens(limit, known, [r.network_s or 0.0 for r in known], "the way took")
+    return _of_first_tokens(limit, known, [r.network_s or 0.0 for r in known], "the way took {}")
 
 
 def _waiting(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:
@@ -154,9 +154,11 @@ def _waiting(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any
         queues_s.append(parts.get("queue", 0.0) if free else 0.0)
         rests_s.append(parts["unexplained"] if free or "queue" in parts else 0.0)
     before = "room in the cache or the pass before" if load.one_pool else "the pass before"
+    queued = "{} in the queue" if load.slots is None else f"{{}} for {before}, with slots free"
+    rest = f"{{}} neither on the way nor for reading the prompt: {UNEXPLAINED}"
     return [
-        *_of_first_tokens("queue", served, queues_s, f"with slots free, waiting for {before} took"),
-        *_of_first_tokens("unexplained", served, rests_s, f"nobody explains ({UNEXPLAINED})"),
+        *_of_first_tokens("queue", served, queues_s, queued),
+        *_of_first_tokens("unexplained", served, rests_s, rest),
     ]
 
 
@@ -166,15 +168,15 @@ def _is_told(record: RequestRecord) -> bool:
 
 
 def _of_first_tokens(
-    limit: str, records: Sequence[RequestRecord], seconds: Sequence[float], what: str
+    limit: str, records: Sequence[RequestRecord], seconds: Sequence[float], told: str
 ) -> list[dict[str, Any]]:
-    """A row where so many seconds are a notable part of these records' TTFT."""
+    """A row where so many seconds, `{}` in `told`, are a notable part of these records' TTFT."""
     spent_s, total_s = math.fsum(seconds), math.fsum(r.ttft_s or 0.0 for r in records)
     if not total_s or spent_s < NOTABLE_SHARE * total_s:
         return []
     each_s, whole_s = spent_s / len(records), total_s / len(records)
-    evidence = f"{what} {each_s:.3f} s of {whole_s:.3f} s to the first token, on average"
-    return [limit_row(limit, min(1.0, spent_s / total_s), evidence)]
+    of = f"{each_s:.3f} s of {whole_s:.3f} s to the first token (on average)"
+    return [limit_row(limit, min(1.0, spent_s / total_s), told.format(of))]
 
 
 def _requests(

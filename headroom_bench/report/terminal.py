@@ -205,6 +205,12 @@ def _print_totals(summary: Figures, console: Console) -> None:
         f"{_number(figures['completion_tok_s'])} generated tokens a second"
     )
     console.print(line, highlight=False)
+    if summary["left_out"]:
+        console.print(
+            "those rates and busy are of all that was served; verdicts, limits and all other "
+            "figures are without those left out",
+            style="dim",
+        )
     if harness.get("lag_p99_ms") is not None:
         times = harness.get("headroom_times")
         far = f" ({times:.0f} times this load would fill it)" if times else ""
@@ -278,11 +284,14 @@ def _first_to_break(figures: Figures) -> str:
 
 
 def _print_limits(summary: Figures, console: Console) -> None:
+    """What the model tells of a measured run is marked as that."""
     limits = list(summary.get("limits") or [])
     predicted = summary.get("predicted") or {}
+    simulated = summary.get("world") == "predicted"
     seen = {row["limit"] for row in limits}
     for row in limits:
-        console.print(Text(f"  {row['limit']}: {row['evidence']}"))
+        mark = " (predicted)" if row.get("modelled") and not simulated else ""
+        console.print(Text(f"  {row['limit']}{mark}: {row['evidence']}"))
     for row in predicted.get("limits") or []:
         if row["limit"] not in seen:
             console.print(Text(f"  {row['limit']} (predicted): {row['evidence']}"))

@@ -10,7 +10,12 @@ import pytest
 
 from headroom_bench.experiments import measuring
 from headroom_bench.experiments.bounds import faster_than_memory
-from headroom_bench.experiments.harness import Harness, harness_complaints, harness_figures
+from headroom_bench.experiments.harness import (
+    Harness,
+    harness_complaints,
+    harness_figures,
+    slip_complaint,
+)
 from headroom_bench.live.lag import HarnessHealth
 from headroom_bench.live.measured import suspicion
 from headroom_bench.records import RequestRecord
@@ -27,6 +32,17 @@ def record(**fields: Any) -> RequestRecord:
 def figures(cpu: float, records: list[RequestRecord]) -> dict[str, Any]:
     harness = Harness(HarnessHealth(0.1, 0.5, 3.0, cpu), 0.002, 4, 3)
     return harness_figures(harness, records, 1.0)
+
+
+def test_a_mock_that_is_late_says_so_where_it_is_seen_in_the_figures() -> None:
+    """0.07 s of ten busy seconds are less than a ratio's noise; 0.07 s of two are not, however long
+    nobody asked anything afterwards."""
+    busy = [record(sent_s=float(n), end_s=n + 1.0) for n in range(10)]
+    assert slip_complaint(0.07, busy) is None
+    told = slip_complaint(0.07, [*busy[:2], record(sent_s=None, end_s=900.0)])
+    assert told is not None
+    assert told.startswith("the mock server was late by 0.07 s of the 2.0 s in which it was asked")
+    assert slip_complaint(0.0, []) is None
 
 
 def test_an_idle_client_is_valid_and_says_how_far_it_is_from_full() -> None:

@@ -185,6 +185,9 @@ def test_waiting_for_a_slot_is_told_of_slots_and_never_of_the_network() -> None:
         "2.498 s to their first token nothing else explains"
     )
     assert rows["unexplained"]["share"] == pytest.approx(2 * 2.498 / 12)
+    assert rows["unexplained"]["evidence"].startswith(
+        "1.249 s of 3.000 s to the first token (on average) neither on the way nor "
+    )
     told = [waiting(n, server_queue_s=2.498 if n > 2 else 0.0) for n in (3, 4, 4, 4)]
     rows = by_limit(told, Load(1.0, 0.9, slots=2))
     assert rows.keys() == {"slots"}
@@ -205,9 +208,10 @@ def test_who_has_a_slot_waits_for_the_pass_before() -> None:
     rows = by_limit([waiting(n, server_queue_s=2.4) for n in (1, 2, 3, 4)], load)
     assert rows.keys() == {"queue"}
     assert rows["queue"]["evidence"] == (
-        "with slots free, waiting for the pass before took 2.400 s of 3.000 s to the first token, "
-        "on average"
+        "2.400 s of 3.000 s to the first token (on average) for the pass before, with slots free"
     )
+    unknown = by_limit([waiting(4, server_queue_s=2.4)])
+    assert unknown["queue"]["evidence"].endswith(" to the first token (on average) in the queue")
     paged = Load(1.0, 0.0, one_pool=True, slots=256)
     (row,) = limits_of([waiting(4, server_queue_s=2.4)], paged, None)
     assert "room in the cache" in row["evidence"]

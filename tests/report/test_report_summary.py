@@ -349,6 +349,22 @@ def test_turns_that_missed_say_what_took_their_time() -> None:
     assert summarised(GOOD)["by_persona"]["chat"]["unmet"] == []
 
 
+def test_what_is_left_out_and_what_counts_it_is_said() -> None:
+    page = " ".join(shown(summarised([replace(GOOD[0], valid=False), *GOOD[1:]])))
+    assert "40 requests (1 left out: 2%) in 30.0 s" in page
+    assert "those rates and busy are of all that was served; verdicts, limits" in page
+    assert "all that was served" not in " ".join(shown(summarised(GOOD)))
+
+
+def test_limits_that_a_model_tells_of_a_measured_run_are_marked() -> None:
+    slow = [replace(one, network_s=0.1) for one in GOOD]
+    page = shown(summarised(slow))
+    assert "  bandwidth (predicted): 80% of the server's time in passes bound by bandwidth" in page
+    assert any(line.startswith("  network: the way took 0.100 s of ") for line in page)
+    simulated = shown(summarised(slow) | {"world": "predicted"})
+    assert "  bandwidth: 80% of the server's time in passes bound by bandwidth" in simulated
+
+
 def test_totals_name_the_window_that_they_are_of() -> None:
     late = [record(started_at_s=12.0)]
     assert any(
