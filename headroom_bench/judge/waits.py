@@ -7,7 +7,6 @@ and whatever the way took longer than its round trip. A simulation explains ever
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -24,13 +23,14 @@ ROUNDING_S = 1e-9
 def before_first_token(record: RequestRecord) -> dict[Phase, float]:
     """Seconds of TTFT by phase. A phase that is not known is missing; `unexplained` is what the
     known ones leave of it."""
-    told: dict[Phase, float | None] = {
-        "network": record.network_s,
-        "prefill": record.server_prefill_s,
-        "queue": record.server_queue_s,
-    }
-    parts = {phase: seconds for phase, seconds in told.items() if seconds is not None}
-    rest_s = (record.ttft_s or 0.0) - math.fsum(parts.values())
+    parts: dict[Phase, float] = {}
+    if record.network_s is not None:
+        parts["network"] = record.network_s
+    if record.server_prefill_s is not None:
+        parts["prefill"] = record.server_prefill_s
+    if record.server_queue_s is not None:
+        parts["queue"] = record.server_queue_s
+    rest_s = (record.ttft_s or 0.0) - sum(parts.values())
     parts["unexplained"] = rest_s if rest_s > ROUNDING_S else 0.0
     return parts
 
@@ -42,10 +42,9 @@ def while_writing(record: RequestRecord, waited_s: float) -> dict[Phase, float]:
     in a measurement.
     """
     written_s = max(0.0, min(waited_s, record.e2e_s or 0.0) - (record.ttft_s or 0.0))
-    late_s = 0.0
-    if record.server_decode_s is not None:
-        late_s = max(0.0, written_s - record.server_decode_s)
-    thought_s = min(written_s - late_s, _thought_s(record))
+    served_s = record.server_decode_s
+    late_s = 0.0 if served_s is None else max(0.0, written_s - served_s)
+    thought_s = min(written_s - late_s, _thought_s(record)) if record.reasoning_tokens else 0.0
     late: Phase = "network" if record.world == "predicted" else "unexplained"
     return {"reasoning": thought_s, "decode": written_s - late_s - thought_s, late: late_s}
 
@@ -65,10 +64,10 @@ def summed(rounds: Sequence[dict[Phase, float]]) -> dict[Phase, float]:
     known of it unexplained: half of a queue is no queue."""
     if len(rounds) == 1:
         return dict(rounds[0])
+    known = set(rounds[0]).intersection(*rounds)
     total: dict[Phase, float] = {}
     for parts in rounds:
         for phase, seconds in parts.items():
-            whole = all(phase in others for others in rounds)
-            into: Phase = phase if whole else "unexplained"
+            into: Phase = phase if phase in known else "unexplained"
             total[into] = total.get(into, 0.0) + seconds
     return total
