@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench.box import BoxDesign, context_per_slot, typical_speculation
 from headroom_bench.box.design import MemoryKind, Rewind
 from headroom_bench.errors import UserError
-from headroom_bench.target import ServerSpec
+from headroom_bench.target import ServerSpec, draft_of
 
 if TYPE_CHECKING:
     from headroom_bench.catalog import Runtime
@@ -47,8 +47,9 @@ def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDe
         design = _slots(deployment, told, kind)
     if deployment.drafter is None:
         return design
-    drafted = _number(deployment.runtime.defaults, "spec_draft_n_max", DRAFTED_TOKENS)
-    return replace(design, speculation=typical_speculation(drafted))
+    asked = draft_of(told.draft)[1] if told.draft else None
+    usual = _number(deployment.runtime.defaults, "spec_draft_n_max", DRAFTED_TOKENS)
+    return replace(design, speculation=typical_speculation(asked or usual))
 
 
 def _told_by(deployment: Deployment) -> ServerSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -12,7 +13,7 @@ from headroom_bench.errors import UserError
 from headroom_bench.redaction import hide, hide_basic, redacted
 from headroom_bench.secret_words import hide_header, shown_fields, shown_words
 from headroom_bench.shipped import find_file, shipped_dir
-from headroom_bench.toml_table import Table, read_toml
+from headroom_bench.toml_table import Check, Table, read_toml
 
 RUNTIMES = {
     "openai": "llama.cpp",
@@ -24,6 +25,10 @@ RUNTIMES = {
 }
 """Each dialect, and the runtime that speaks it, where none is named."""
 DIALECTS = tuple(RUNTIMES)
+
+MOST_DRAFTED_TOKENS = 64
+"""Nobody drafts more in a pass."""
+NO_CHECKS: Mapping[str, Check] = MappingProxyType({})
 
 ENVIRONMENT = "env"
 """As a proxy: the one that the environment names. As a header's value, `env:VAR`: that variable."""
@@ -51,6 +56,7 @@ class ServerSpec:
     kv_v: str | None = None
     ubatch: int | None = None
     draft: str | None = None
+    """`mtp` or a model's name, with `:N` for the tokens that it drafts a pass: see `draft_of`."""
 
 
 MOCK_BOX = ServerSpec(
@@ -128,8 +134,22 @@ class Target:
         return shown
 
 
-def load_target(name: str) -> Target:
-    """A target from a URL, the path of a .toml file, or the name of a shipped one.
+def draft_of(text: str) -> tuple[str, int | None]:
+    """The drafter and its tokens a pass from `mtp:4` or `MODEL:4`; None where no number is given.
+
+    Raises `UserError`.
+    """
+    name, colon, count = text.rpartition(":")
+    if not colon or not (count.isascii() and count.isdigit()):
+        return text, None
+    if not name or not count.strip("0") or float(count) > MOST_DRAFTED_TOKENS:
+        raise UserError(f"draft {text!r}: 1 to {MOST_DRAFTED_TOKENS} tokens a pass, as in mtp:4")
+    return name, int(count)
+
+
+def load_target(name: str, checks: Mapping[str, Check] = NO_CHECKS) -> Target:
+    """A target from a URL, the path of a .toml file, or the name of a shipped one. `checks` look up
+    what a file names, by field.
 
     Raises:
         UserError: unknown name, or a wrong file (file, line and field are named).
@@ -140,7 +160,7 @@ def load_target(name: str) -> Target:
         return Target(url.split("://", 1)[1].strip("/"), url, headers=headers, source=url)
     path = find_file("target", name, shipped_dir("targets"))
     source = str(path.resolve()) if path.suffix == ".toml" and "/" in name else name
-    return replace(read_target(read_toml(path)), source=source)
+    return replace(read_target(read_toml(path), checks), source=source)
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
@@ -165,11 +185,13 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     return urlunsplit(parts._replace(netloc=place)), (unquote(user), unquote(password))
 
 
-def read_target(table: Table) -> Target:
+def read_target(table: Table, checks: Mapping[str, Check] = NO_CHECKS) -> Target:
     """The target that a table describes."""
     embedded = table.flag("embedded_mock", False)
     headers, body = table.table("headers"), table.table("body")
-    url, login = split_login(table.text("url", "http://127.0.0.1:{port}" if embedded else ...))
+    named = table.text("url", "http://127.0.0.1:{port}" if embedded else ...)
+    url, login = table.told("url", lambda: split_login(named))
+    proxy = table.text("proxy", None)
     sent = _texts(headers) if headers else {}
     if login:
         sent["Authorization"] = hide_basic(*login)
@@ -179,14 +201,14 @@ def read_target(table: Table) -> Target:
         dialect=table.choice("dialect", DIALECTS, "llamacpp" if embedded else "openai"),
         model=table.text("model", None),
         api_key_env=table.text("api_key_env", None),
-        headers=checked_headers(sent.items(), f"{table.path}: headers"),
-        body=checked_body(body.as_dict() if body else {}, f"{table.path}: body"),
+        headers=checked_headers(sent.items(), table.place("headers")),
+        body=checked_body(body.as_dict() if body else {}, table.place("body")),
         ca_file=_beside(table, "ca_file"),
         insecure=table.flag("insecure", False),
-        **proxy_fields(table.text("proxy", None)),
-        link=table.text("link", None),
+        **table.told("proxy", lambda: proxy_fields(proxy)),
+        link=table.name("link", checks.get("link")),
         journal=table.text("journal", None),
-        server=_read_server(table.table("server")),
+        server=_read_server(table.table("server"), checks),
         start=_read_start(table.table("start")),
         embedded_mock=embedded,
     )
@@ -267,7 +289,7 @@ def proxy_fields(proxy: str | None) -> dict[str, Any]:
     url, login = split_login(proxy)
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError("proxy: write http://HOST:PORT, or env (SOCKS is not spoken here)")
+        raise UserError("write http://HOST:PORT as the proxy, or env (SOCKS is not spoken here)")
     if login is None:
         return {"proxy": url}
     hide_basic(*login)
@@ -275,25 +297,25 @@ def proxy_fields(proxy: str | None) -> dict[str, Any]:
 
 
 def _texts(table: Table) -> dict[str, str]:
-    return {name: table.text(name) for name in table.as_dict()}
+    return {name: table.text(name, empty=True) for name in table.as_dict()}
 
 
-def _read_server(table: Table | None) -> ServerSpec:
+def _read_server(table: Table | None, checks: Mapping[str, Check]) -> ServerSpec:
     if table is None:
         return ServerSpec()
     spec = ServerSpec(
-        hardware=table.text("hardware", None),
-        model=table.text("model", None),
-        runtime=table.text("runtime", None),
+        hardware=table.name("hardware", checks.get("hardware")),
+        model=table.name("model", checks.get("model")),
+        runtime=table.name("runtime", checks.get("runtime")),
         backend=table.text("backend", None),
-        quant=table.text("quant", None),
+        quant=table.name("quant", checks.get("quant")),
         slots=table.whole("slots", None, least=1),
         ctx=table.whole("ctx", None, least=1),
         kv_unified=table.flag("kv_unified", None),
         kv_k=table.text("kv_k", None),
         kv_v=table.text("kv_v", None),
         ubatch=table.whole("ubatch", None, least=1),
-        draft=table.text("draft", None),
+        draft=table.name("draft", checks.get("draft")),
     )
     table.done()
     return spec

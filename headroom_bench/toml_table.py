@@ -6,16 +6,22 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headroom_bench.errors import UserError
 
+T = TypeVar("T")
+Check = Callable[[str], object]
+"""Looks a name up. Raises `UserError` for one that does not exist."""
 Key = tuple[str | int, ...]
 """Where a value stands: names of fields and tables, and places in arrays (0-based)."""
 Places = Mapping[Key, tuple[Path, int]]
 """File and line of every key."""
+_BLANKS = "\n\r\t\u00a0"
+"""Not printable by Python's rule, and in texts all the same."""
 
 
 class Table:
@@ -45,13 +51,25 @@ class Table:
         return field in self._data
 
     def error(self, field: str, problem: str) -> UserError:
-        """A `UserError` that says where `field` stands, or its table where it is missing."""
+        """A `UserError` that says where `field` stands."""
+        return UserError(f"{self.place(field)}: {problem}")
+
+    def told(self, field: str, look: Callable[[], T]) -> T:
+        """What `look` finds; what it finds wrong is told with the place of `field`."""
+        try:
+            return look()
+        except UserError as why:
+            raise self.error(field, str(why)) from None
+
+    def place(self, field: str) -> str:
+        """File, line and name of a field, for a reader; the line of its table where the field is
+        missing."""
         key: Key = (*self._own, field)
         while key and key not in self._places:
             key = key[:-1]
         path, line = self._places.get(key, (self._path, 0))
         where = f"{path}:{line}" if line else str(path)
-        return UserError(f"{where}: {self._label}{field}: {problem}")
+        return f"{where}: {self._label}{field}"
 
     def overlaid(self, over: Table, deep: Iterable[str]) -> Table:
         """This root table with the fields of `over` in place of its own; tables named in `deep` are
@@ -83,8 +101,24 @@ class Table:
             raise self.error(field, f"{value!r} is not {wanted}")
         return value
 
-    def text(self, field: str, default: Any = ...) -> Any:
-        return self._get(field, (str,), "a text in quotes", default)
+    def text(self, field: str, default: Any = ..., *, empty: bool = False) -> Any:
+        """A text that can be shown; `empty`: it may hold nothing."""
+        value = self._get(field, (str,), "a text in quotes", default)
+        if value is default:
+            return value
+        if not empty and not value.strip():
+            raise self.error(field, "is empty; leave it out where nothing is meant")
+        for mark in value:
+            if not mark.isprintable() and mark not in _BLANKS:
+                raise self.error(field, f"holds {mark!r}, which no terminal can show")
+        return value
+
+    def name(self, field: str, check: Check | None) -> str | None:
+        """A name, where there is one, that `check` knows."""
+        value: str | None = self.text(field, None)
+        if value is not None and check is not None:
+            self.told(field, partial(check, value))
+        return value
 
     def flag(self, field: str, default: Any = ...) -> Any:
         return self._get(field, (bool,), "true or false", default)
@@ -160,7 +194,7 @@ def read_toml(path: Path) -> Table:
         UserError: unreadable, not UTF-8, or not TOML (with its line).
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except OSError as why:
         raise UserError(f"{path}: cannot be read: {why.strerror}") from None
     except UnicodeDecodeError:

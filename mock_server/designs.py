@@ -8,10 +8,8 @@ from headroom_bench.box import BoxDesign, typical_speculation
 from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.target import RUNTIMES, ServerSpec
+from headroom_bench.target import MOST_DRAFTED_TOKENS, RUNTIMES, ServerSpec
 from mock_server.options import MockOptions
-
-_MOST_DRAFTED_TOKENS = 64
 
 
 def box_of(options: MockOptions) -> tuple[Deployment, BoxDesign]:
@@ -55,8 +53,8 @@ def _check(options: MockOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')} must be 1 or more, not {value}")
-    if options.draft_tokens is not None and not 1 <= options.draft_tokens <= _MOST_DRAFTED_TOKENS:
-        raise UserError(f"--draft-tokens must be 1 to {_MOST_DRAFTED_TOKENS}")
+    if options.draft_tokens is not None and not 1 <= options.draft_tokens <= MOST_DRAFTED_TOKENS:
+        raise UserError(f"--draft-tokens must be 1 to {MOST_DRAFTED_TOKENS}")
 
 
 def _as_told(design: BoxDesign, options: MockOptions) -> BoxDesign:

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.box_words import in_words, memory_complaint
-from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.deployment import deployment_of, name_checks
 from headroom_bench.shipped import names_in, shipped_dir
 from headroom_bench.target import (
     MOCK_BOX,
     ServerSpec,
     Target,
     checked_headers,
+    draft_of,
     load_target,
     read_target,
     with_overrides,
@@ -180,6 +182,63 @@ def test_how_a_target_cannot_be_reached(change: tuple[str, str], told: str | Non
     assert told in str(why.value)
     assert "planted" not in str(why.value)
     assert "ss@" not in str(why.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("https://box/team/v1", "http://[box"), "t.toml:1: url: the URL cannot be read: Invalid"),
+        (("https://box/team/v1", "https://box?key=1"), "t.toml:1: url: the URL has a query"),
+        (("http://me:p%40ss@proxy:3128", "socks5://proxy"), "t.toml:5: proxy: write http://HOST"),
+        (("X-Team", '"X Team"'), "t.toml:7: headers: a header's name cannot be"),
+        (("temperature", "stream"), "t.toml:10: body: stream is not for the user to set"),
+        (("insecure", 'journal = ""\ninsecure'), "t.toml:4: journal: is empty; leave it out"),
+        (("insecure", 'link = "pigeon"\ninsecure'), "t.toml:4: link: unknown network 'pigeon'"),
+        (("[body]", '[server]\nhardware = "dgx-sparc"\n[body]'), "t.toml:11: server.hardware: unk"),
+        (("[body]", '[server]\nmodel = "gpt-oss-12b"\n[body]'), "t.toml:11: server.model: unknown"),
+        (("[body]", '[server]\nquant = "Q9_Z"\n[body]'), "t.toml:11: server.quant: unknown"),
+        (("[body]", '[server]\nruntime = "vlm"\n[body]'), "t.toml:11: server.runtime: unknown"),
+        (("[body]", '[server]\ndraft = "mpt:4"\n[body]'), "t.toml:11: server.draft: unknown model"),
+        (("[body]", '[server]\ndraft = "mtp:65"\n[body]'), "t.toml:11: server.draft: draft 'mtp:"),
+    ],
+)  # fmt: skip
+def test_what_a_file_names_and_nobody_knows_is_told_with_its_place(
+    change: tuple[str, str], told: str
+) -> None:
+    text = REACHED.replace(*change)
+    assert text != REACHED
+    with pytest.raises(UserError) as why:
+        read_target(parse_toml(text, Path("t.toml")), name_checks())
+    assert str(why.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "drafter"),
+    [
+        ("mtp", ("mtp", None)),
+        ("mtp:4", ("mtp", 4)),
+        ("gpt-oss-20b:16", ("gpt-oss-20b", 16)),
+        ("qwen3:8b", ("qwen3:8b", None)),
+        ("mtp:²", ("mtp:²", None)),
+    ],
+)
+def test_a_drafter_with_its_tokens_a_pass(text: str, drafter: tuple[str, int | None]) -> None:
+    assert draft_of(text) == drafter
+
+
+@pytest.mark.parametrize("text", ["mtp:0", "mtp:65", ":4", "mtp:" + "9" * 5000])
+def test_a_drafter_that_drafts_nothing_or_too_much(text: str) -> None:
+    with pytest.raises(UserError, match="1 to 64 tokens a pass"):
+        draft_of(text)
+
+
+def test_a_box_drafts_as_many_tokens_as_its_file_says() -> None:
+    server = ServerSpec("dgx-spark", "gpt-oss-120b", quant="MXFP4", draft="gpt-oss-20b:7")
+    drafting = deployment_of(Target("t", "http://127.0.0.1:1", server=server))
+    assert drafting.draft_model is not None
+    speculation = design_of(drafting, server).speculation
+    assert speculation is not None
+    assert speculation.tokens == 7
 
 
 def test_of_two_headers_the_later_counts() -> None:

@@ -230,6 +230,12 @@ def test_unreadable_files(tmp_path: Path) -> None:
         read_toml(tmp_path / "latin.toml")
 
 
+def test_a_mark_that_some_editors_begin_a_file_with_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "marked.toml"
+    file.write_bytes(b"\xef\xbb\xbfa = 1\n")
+    assert read_toml(file).as_dict() == {"a": 1}
+
+
 def test_overlaying_tells_where_each_field_came_from() -> None:
     base = parse_toml("a = 1\nb = 2\nd = {x = 1, y = 2}\nlist = [{n = 1}, {n = 2}]", Path("b.toml"))
     over = parse_toml("\n\n\n\n\nb = 3\nd = {y = 3}\nlist = [{m = 1}]", Path("o.toml"))

@@ -38,7 +38,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_TOML_BYTES:
             raise UserError(f"{path}: is too large for an entry of the catalogue")
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except RecursionError:

@@ -88,7 +88,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UserError(f"{path}: is too large for a config.json")
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except RecursionError:

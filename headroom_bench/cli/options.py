@@ -204,7 +204,9 @@ def resolve_target(
     """
     server = asdict(box)
     server["ctx"] = parse_size(box.ctx, "--ctx") if box.ctx is not None else None
-    target = with_access(load_target(name), access)
+    from headroom_bench.experiments.deployment import name_checks
+
+    target = with_access(load_target(name, name_checks()), access)
     served = access.served_model
     if served is not None and target.embedded_mock:
         raise UserError("--served-model: the bundled mock names its model itself; use --model")
@@ -302,10 +304,12 @@ def resolve_crowd(who: CrowdFlags) -> Crowd:
     if who.think is not None and not given:
         raise UserError("--think goes with the plain crowd: --users, --prompt-tokens …")
     seed = 1 if who.seed is None else who.seed
+    from headroom_bench.network import link_named
+
     if who.persona:
-        return crowd_of(who.persona, seed)
+        return crowd_of(who.persona, seed, link_named)
     if not given:
-        return load_crowd(who.crowd or DEFAULT_CROWD).with_seed(who.seed)
+        return load_crowd(who.crowd or DEFAULT_CROWD, link_named).with_seed(who.seed)
     missing = [flag for flag in plain if flag not in given]
     if missing or users is None or prompt_tokens is None or output_tokens is None:
         raise UserError(f"the plain crowd also needs {' and '.join(missing)}")

@@ -86,6 +86,6 @@ def _keys_in_file(target: Target) -> dict[str, str]:
         return dict.fromkeys(("target.name", "target.url"), "TARGET")
     path = find_file("target", target.source, shipped_dir("targets"))
     shown = str(path) if path.parent != shipped_dir("targets") else f"targets/{path.name}"
-    table = tomllib.loads(path.read_text())
+    table = tomllib.loads(path.read_text("utf-8-sig"))
     found = {f"target.{key}": shown for key, _ in _flat(table, "")}
     return found | {f"target.{name}": shown for name in ("headers", "body") if name in table}

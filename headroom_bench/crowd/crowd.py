@@ -80,21 +80,23 @@ def crowd_names() -> list[str]:
     return names_in(shipped_dir("personas") / "crowds")
 
 
-def load_crowd(name: str) -> Crowd:
-    """A crowd by its shipped name or by the path of a user's own file.
+def load_crowd(name: str, check_link: Check | None = None) -> Crowd:
+    """A crowd by its shipped name or by the path of a user's own file. `check_link` looks up the
+    name of a link.
 
     Raises:
         UserError: unknown name, or the file is wrong (file, line and field are named).
     """
-    return read_crowd(read_toml(find_file("crowd", name, shipped_dir("personas") / "crowds")))
+    table = read_toml(find_file("crowd", name, shipped_dir("personas") / "crowds"))
+    return read_crowd(table, check_link)
 
 
-def read_crowd(table: Table) -> Crowd:
+def read_crowd(table: Table, check_link: Check | None = None) -> Crowd:
     """The crowd that a table describes."""
     name = table.text("name", table.path.stem)
     seed = table.whole("seed", 1)
     table.raw("summary")
-    groups = tuple(_read_group(item) for item in table.tables("group"))
+    groups = tuple(_read_group(item, check_link) for item in table.tables("group"))
     table.done()
     if not groups:
         raise table.error("group", "is missing; add a [[group]] with a persona and a count")
@@ -104,17 +106,17 @@ def read_crowd(table: Table) -> Crowd:
     return Crowd(name, seed, groups)
 
 
-def _read_group(table: Table) -> Group:
+def _read_group(table: Table, check_link: Check | None) -> Group:
     name = table.text("persona")
     count = table.whole("count", least=1)
-    link = table.text("link", None)
+    link = table.name("link", check_link)
     overrides = table.table("overrides")
     table.done()
     path = _persona_path(name, table)
     persona = read_toml(path)
     if overrides is not None:
         persona = persona.overlaid(overrides, deep=("device", "target"))
-    read = read_persona(persona)
+    read = read_persona(persona, check_link)
     return Group(replace(read, link=link) if link else read, count)
 
 
@@ -123,10 +125,7 @@ def _persona_path(name: str, table: Table) -> Path:
     beside = table.path.parent / name
     if name.endswith(".toml") and beside.is_file():
         return beside
-    try:
-        return find_file("persona", name, shipped_dir("personas"))
-    except UserError as why:
-        raise table.error("persona", str(why)) from None
+    return table.told("persona", lambda: find_file("persona", name, shipped_dir("personas")))
 
 
 def _namesake(groups: Sequence[Group]) -> str | None:
@@ -138,8 +137,9 @@ def _namesake(groups: Sequence[Group]) -> str | None:
     return None
 
 
-def crowd_of(personas: Sequence[str], seed: int) -> Crowd:
-    """A crowd from command-line words such as `chat-reader:5`.
+def crowd_of(personas: Sequence[str], seed: int, check_link: Check | None = None) -> Crowd:
+    """A crowd from command-line words such as `chat-reader:5`. `check_link` looks up the name of a
+    link.
 
     Raises:
         UserError: a word is not NAME:N, or two different personas share a name.
@@ -149,7 +149,7 @@ def crowd_of(personas: Sequence[str], seed: int) -> Crowd:
         name, separator, count = word.rpartition(":")
         if not separator or not count.isdecimal() or int(count) < 1:
             raise UserError(f"--persona {word!r} is not NAME:N; write chat-reader:5")
-        groups.append(Group(load_persona(name), int(count)))
+        groups.append(Group(load_persona(name, check_link), int(count)))
     namesake = _namesake(groups)
     if namesake is not None:
         raise UserError(f"--persona: {namesake}; give one another name in its file")

@@ -80,11 +80,14 @@ class Distribution:
         return self.draw(0.5)
 
 
-def read_distribution(table: Table, field: str, default: Distribution | None) -> Distribution:
+def read_distribution(
+    table: Table, field: str, default: Distribution | None, least: float = 0
+) -> Distribution:
     """The distribution in `field`; `default` None means that it must be there.
 
     Raises:
-        UserError: it is none of the three forms, or its numbers contradict each other.
+        UserError: it is none of the three forms, its numbers contradict each other, or one of them
+            is below `least`.
     """
     raw = table.raw(field)
     if raw is None:
@@ -95,17 +98,19 @@ def read_distribution(table: Table, field: str, default: Distribution | None) ->
         raw = {"fixed": raw}
     if not isinstance(raw, dict):
         raise table.error(field, f"{raw!r} is not a distribution such as {{p50 = 100, p90 = 300}}")
-    return _distribution_from(table, field, raw)
+    return _distribution_from(table, field, raw, least)
 
 
-def _distribution_from(table: Table, field: str, raw: dict[str, object]) -> Distribution:
+def _distribution_from(
+    table: Table, field: str, raw: dict[str, object], least: float
+) -> Distribution:
     def number(value: object) -> float:
         match value:
             case bool():
                 pass
-            case int() | float() if 0 <= value <= _LARGEST:
+            case int() | float() if least <= value <= _LARGEST:
                 return float(value)
-        raise table.error(field, f"{value!r} is not a number from 0 to {_LARGEST:g}")
+        raise table.error(field, f"{value!r} is not a number from {least:g} to {_LARGEST:g}")
 
     match raw:
         case {"fixed": value} if set(raw) == {"fixed"}:

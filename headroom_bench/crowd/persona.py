@@ -9,7 +9,7 @@ from headroom_bench.crowd.draws import Distribution, read_distribution
 from headroom_bench.crowd.world import Device
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
-from headroom_bench.toml_table import Table, read_toml
+from headroom_bench.toml_table import Check, Table, read_toml
 
 Each = Literal["conversation", "turn", "round"]
 Shared = Literal["group", "user", "nobody"]
@@ -114,27 +114,29 @@ class Persona:
         return new + self.output.typical + self.thought.typical
 
 
-def load_persona(name: str) -> Persona:
-    """A persona by its shipped name or by the path of a user's own file.
+def load_persona(name: str, check_link: Check | None = None) -> Persona:
+    """A persona by its shipped name or by the path of a user's own file. `check_link` looks up the
+    name of a link.
 
     Raises:
         UserError: unknown name, or the file is wrong (file, line and field are named).
     """
-    return read_persona(read_toml(find_file("persona", name, shipped_dir("personas"))))
+    table = read_toml(find_file("persona", name, shipped_dir("personas")))
+    return read_persona(table, check_link)
 
 
-def read_persona(table: Table) -> Persona:
+def read_persona(table: Table, check_link: Check | None = None) -> Persona:
     """The persona that a table describes."""
     name = table.text("name", table.path.stem)
     _check_name(table, name)
     persona = Persona(
         name=name,
-        summary=table.text("summary", ""),
+        summary=table.text("summary", "", empty=True),
         segments=tuple(_read_segment(item) for item in table.tables("segments")),
-        output=read_distribution(table, "output", None),
-        turns=read_distribution(table, "turns", Distribution.fixed(1)),
-        rounds=read_distribution(table, "rounds", Distribution.fixed(1)),
-        tool_output=read_distribution(table, "tool_output", Distribution.fixed(30)),
+        output=read_distribution(table, "output", None, 1),
+        turns=read_distribution(table, "turns", Distribution.fixed(1), 1),
+        rounds=read_distribution(table, "rounds", Distribution.fixed(1), 1),
+        tool_output=read_distribution(table, "tool_output", Distribution.fixed(30), 1),
         tool_wait_s=read_distribution(table, "tool_wait_s", Distribution.fixed(0)),
         reasoning=read_distribution(table, "reasoning", None) if "reasoning" in table else None,
         think_s=read_distribution(table, "think_s", Distribution.fixed(0)),
@@ -143,7 +145,7 @@ def read_persona(table: Table) -> Persona:
         device=_read_device(table.table("device")),
         target=_read_target(table.table("target")),
         group=table.text("group", name),
-        link=table.text("link", None),
+        link=table.name("link", check_link),
         extras=tuple(_read_extra(item) for item in table.tables("extras")),
         difficulty=table.choice("difficulty", ("trivial", "knowledge", "logic"), "knowledge"),
         force_length=table.flag("force_length", False),
@@ -181,7 +183,7 @@ def _read_segment(table: Table) -> SegmentPlan:
         name=table.text("name"),
         role=table.choice("role", _ROLES, "tool" if each == "round" else "user"),
         kind=table.choice("kind", _KINDS, "prose"),
-        tokens=read_distribution(table, "tokens", None),
+        tokens=read_distribution(table, "tokens", None, 1),
         each=each,
         shared=table.choice("shared", ("group", "user", "nobody"), "nobody"),
     )
@@ -219,8 +221,8 @@ def _read_target(table: Table | None) -> Target | None:
 def _read_extra(table: Table) -> Extra:
     extra = Extra(
         name=table.text("name"),
-        tokens=read_distribution(table, "tokens", None),
-        output=read_distribution(table, "output", None),
+        tokens=read_distribution(table, "tokens", None, 1),
+        output=read_distribution(table, "output", None, 1),
     )
     _check_name(table, extra.name)
     table.done()

@@ -88,7 +88,7 @@ def read_sessions(path: Path) -> tuple[Session, ...]:
         UserError: no such file, no session in it, or a line that is none (file and line are named).
     """
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except OSError as why:
         raise UserError(f"cannot read sessions from {path}: {why.strerror or why}") from None
     except UnicodeDecodeError as why:

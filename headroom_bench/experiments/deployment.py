@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from headroom_bench.box import Box
 from headroom_bench.designs import LLAMA_CPP_SLOTS, context_of_all, design_of, with_room
 from headroom_bench.errors import UserError
-from headroom_bench.target import ServerSpec, Target
+from headroom_bench.target import ServerSpec, Target, draft_of
+from headroom_bench.toml_table import Check
 
 if TYPE_CHECKING:
     from headroom_bench.catalog import Runtime
@@ -43,6 +44,29 @@ def _quant(server: ServerSpec, model: str | None) -> str | None:
     return served_quant(model)
 
 
+def name_checks() -> dict[str, Check]:
+    """How what a target names of its box, and of the way to it, is looked up, by field."""
+    from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
+    from headroom_bench.network import link_named
+
+    return {
+        "hardware": find_hardware,
+        "model": find_model,
+        "quant": find_quant,
+        "runtime": find_runtime,
+        "draft": _find_drafter,
+        "link": link_named,
+    }
+
+
+def _find_drafter(text: str) -> None:
+    from headroom_bench.catalog import find_model
+
+    name, _ = draft_of(text)
+    if name != "mtp":
+        find_model(name)
+
+
 def check_names(target: Target) -> None:
     """Looks up what the user named of the box and of the way to it; the server's own name of its
     model may be any.
@@ -50,18 +74,11 @@ def check_names(target: Target) -> None:
     Raises:
         UserError: the catalogue does not know a name, or the parts do not go together.
     """
-    from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
-
     server = target.server
-    for name, find in (
-        (server.hardware, find_hardware),
-        (server.model, find_model),
-        (server.quant, find_quant),
-        (server.runtime, find_runtime),
-    ):
+    for field, check in name_checks().items():
+        name = target.link if field == "link" else getattr(server, field)
         if name is not None:
-            find(name)
-    named_way_s(target)
+            check(name)
     if server.model is not None and not missing_for_prediction(server, target.model):
         deployment_of(target)
 
@@ -71,12 +88,7 @@ def named_way_s(target: Target) -> float:
     for one that cannot be."""
     from headroom_bench.network import link_named
 
-    if target.link is None:
-        return 0.0
-    try:
-        return link_named(target.link).one_way_s
-    except UserError as why:
-        raise UserError(f"target {target.name}: link: {why}") from None
+    return 0.0 if target.link is None else link_named(target.link).one_way_s
 
 
 def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
@@ -102,7 +114,7 @@ def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
         kv_k=server.kv_k or "f16",
         kv_v=server.kv_v or "f16",
         ubatch=server.ubatch,
-        draft=server.draft,
+        draft=draft_of(server.draft)[0] if server.draft else None,
         slots=told.slots or server.slots or DEFAULT_SLOTS,
         ctx=told.ctx_per_slot or DEFAULT_CTX_PER_SLOT,
     )

@@ -25,12 +25,13 @@ from headroom_bench.roofline.ranges import (
     decode_range,
     prefill_range,
 )
+from headroom_bench.target import MOST_DRAFTED_TOKENS
 
 DEFAULT_TOKENS = 2048
 """Of prompt and context, where neither is told."""
 _MOST = {
     "prompt": 1 << 24, "context": 1 << 24, "users": 100_000, "slots": 100_000, "boxes": 1024,
-    "ubatch": 1 << 24, "draft_tokens": 64,
+    "ubatch": 1 << 24, "draft_tokens": MOST_DRAFTED_TOKENS,
 }  # fmt: skip
 """Beyond these a figure would mean nothing."""
 

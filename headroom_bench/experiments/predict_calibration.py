@@ -35,7 +35,6 @@ from headroom_bench.catalog import (
     find_quant,
     find_runtime,
 )
-from headroom_bench.errors import UserError
 from headroom_bench.roofline.backends import BACKENDS
 from headroom_bench.roofline.calibration import (
     EXPERT_EXPONENT,
@@ -98,7 +97,7 @@ def _keyed(
         constants=constants,
         sources=sources,
         model=model,
-        quant=None if quant is None else _told(key, "quant", lambda: find_quant(quant).name),
+        quant=None if quant is None else key.told("quant", lambda: find_quant(quant).name),
         context_tokens=_span(key, "context_tokens"),
         users=_span(key, "users"),
         **errors,
@@ -153,15 +152,7 @@ def _span(key: Table, field: str) -> tuple[int, int] | None:
 def _named(key: Table, field: str, find: Callable[[str], Hardware | Model | Runtime]) -> str:
     """The catalogue's id of what the key names."""
     name = key.text(field)
-    return _told(key, field, lambda: find(name).id)
-
-
-def _told(key: Table, field: str, look_up: Callable[[], str]) -> str:
-    """A look-up in the catalogue whose failure tells where the name stands."""
-    try:
-        return look_up()
-    except UserError as why:
-        raise key.error(field, str(why)) from None
+    return key.told(field, lambda: find(name).id)
 
 
 def _table(root: Table, field: str) -> Table:

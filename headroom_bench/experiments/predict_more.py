@@ -21,6 +21,7 @@ from headroom_bench.experiments.predict import (
 )
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.links import LAYER_SPLIT
+from headroom_bench.target import draft_of
 from headroom_bench.units import parse_size
 
 CONTEXTS = (512, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
@@ -223,7 +224,10 @@ def question_of(row: Mapping[str, str]) -> Question:
     if "kv_type" in given:
         values = {"kv_k": given["kv_type"], "kv_v": given["kv_type"]} | values
     if "draft" in given:
-        values["draft"], values["draft_tokens"] = draft_of(given["draft"])
+        from headroom_bench.designs import DRAFTED_TOKENS  # most predictions draft nothing
+
+        values["draft"], drafted = draft_of(given["draft"])
+        values["draft_tokens"] = drafted or DRAFTED_TOKENS
     if "acceptance_rate" in given:
         values["acceptance_rate"] = _share(given["acceptance_rate"])
     if "calibration" in given:
@@ -240,19 +244,6 @@ def _calibration(path: str) -> Calibration:
     from headroom_bench.experiments.predict_calibration import read_calibration
 
     return read_calibration(Path(path).expanduser())
-
-
-def draft_of(text: str) -> tuple[str, int]:
-    """The drafter and its tokens a pass from `mtp:4` or `MODEL:4`; 3 where no number is given.
-
-    Raises `UserError`.
-    """
-    name, colon, count = text.rpartition(":")
-    if not colon or not count.isdigit():
-        return text, 3
-    if not 1 <= int(count) <= 64:
-        raise UserError(f"draft {text!r}: 1 to 64 tokens a pass")
-    return name, int(count)
 
 
 def _count(text: str, name: str) -> int:

@@ -13,7 +13,7 @@ from headroom_bench.live.access import access_to, tls_context
 from headroom_bench.live.fetch import model_file
 from headroom_bench.live.lifecycle import ManagedServer, fill, free_port
 from headroom_bench.live.timeouts import Timeouts
-from headroom_bench.target import StartSpec, Target
+from headroom_bench.target import StartSpec, Target, draft_of
 
 STARTED = "started"
 """Journal source: the log of the server that the run started."""
@@ -75,6 +75,7 @@ def _placeholders(spec: StartSpec, port: int) -> dict[str, str]:
 def _mock_start(target: Target, time_scale: float) -> StartSpec:
     """The bundled mock server as the box that the target describes."""
     server = target.server
+    drafter, drafted = draft_of(server.draft) if server.draft else (None, None)
     options: dict[str, object] = {
         "--dialect": target.dialect,
         "--hardware": server.hardware,
@@ -87,7 +88,8 @@ def _mock_start(target: Target, time_scale: float) -> StartSpec:
         "--ubatch": server.ubatch,
         "--kv-k": server.kv_k,
         "--kv-v": server.kv_v,
-        "--draft": server.draft,
+        "--draft": drafter,
+        "--draft-tokens": drafted,
         "--time-scale": f"{time_scale:g}",
     }
     command = [sys.executable, "-m", "mock_server", "--host", "{host}", "--port", "{port}"]

@@ -129,7 +129,7 @@ def test_a_link_that_nobody_knows_is_named_with_its_place(
     path.write_text('[[group]]\npersona = "chat-reader"\ncount = 1\nlink = "wifi9"\n')
     assert run_app([*QUICK, "--crowd", str(path), "--out", str(tmp_path)]) == 2
     (told,) = capsys.readouterr().err.splitlines()
-    assert "crowd home, chat-reader: link: unknown network 'wifi9'; did you mean wifi6" in told
+    assert f"{path}:4: group.link: unknown network 'wifi9'; did you mean wifi6" in told
 
 
 def test_answers_of_a_model_that_thinks_are_as_long_as_asked(
@@ -223,4 +223,4 @@ def test_the_way_to_a_target_is_the_link_that_its_file_names(
         target.read_text().replace('"http://192.0.2.1"', '"http://192.0.2.1"\nlink = "pigeon"')
     )
     assert run_app([*QUICK, str(target), *words, "--out", str(tmp_path)]) == 2
-    assert "target far: link: " in capsys.readouterr().err
+    assert f"{target}:2: link: unknown network 'pigeon'" in capsys.readouterr().err
