@@ -11,7 +11,7 @@ from headroom_bench.crowd.persona import Persona, load_persona, read_persona
 from headroom_bench.crowd.script import DISTINCT, Prompts
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
-from headroom_bench.toml_table import Table, read_toml
+from headroom_bench.toml_table import Check, Table, read_toml
 
 
 @dataclass(frozen=True, slots=True)
