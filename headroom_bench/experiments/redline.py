@@ -135,7 +135,22 @@ def redline(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
             "broke": {"limit": "memory", "persona": None, "evidence": why},
         }
     probe = simulated_probe(options, deployment)
-    return {**head, **search(options, crowd, probe, deployment, on_trial)}
+    found = search(options, crowd, probe, deployment, on_trial)
+    if found["redline"]["passes"] is None and found["broke"]:
+        for row in found["broke"]["groups"]:
+            row["passes_alone"] = _passes_alone(row["persona"], options, crowd, probe, on_trial)
+    return {**head, **found}
+
+
+def _passes_alone(
+    name: str, options: RedlineOptions, crowd: Crowd, probe: CrowdProbe, on_trial: OnTrial
+) -> bool | None:
+    """Whether one of a persona passes with nobody beside it; None where that was not judged."""
+    (group, *_) = (group for group in crowd.groups if group.persona.name == name)
+    alone = dataclasses.replace(crowd, groups=(dataclasses.replace(group, count=1),))
+    single = dataclasses.replace(options, most=1)
+    found = search(single, alone, probe, None, on_trial)["redline"]
+    return None if found["unjudged"] else found["passes"] == 1
 
 
 def named(deployment: Deployment, target: Target) -> dict[str, Any]:

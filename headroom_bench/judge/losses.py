@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,8 @@ def losses(
 
     `wait_s` is the mean wait of its answered turns (None where none was), `spent_s` where it went:
     mean seconds by phase, and the device's own, which together are `wait_s`; `too_slow_share` is
-    the share of its turns that came in time and were written too slowly.
+    the share of its turns that came in time and were written too slowly, `failed_share` by kind of
+    error that of those without an answer.
     """
     lost = [(group, target) for name, group in groups.items() if (target := targets[name])]
     rows = [_row(group, target, turns) for group, target in lost if is_lost(group, target)]
@@ -32,6 +34,7 @@ def losses(
 def _row(group: GroupVerdict, target: TargetLike, turns: Iterable[Turn]) -> dict[str, Any]:
     own = [turn for turn in turns if turn.persona == group.persona]
     answered = [turn for turn in own if turn.wait_s is not None]
+    failed = Counter(turn.error_kind for turn in own if turn.error_kind is not None)
     wait_s = statistics.fmean(turn.wait_s or 0.0 for turn in answered) if answered else None
     return {
         "persona": group.persona,
@@ -46,6 +49,7 @@ def _row(group: GroupVerdict, target: TargetLike, turns: Iterable[Turn]) -> dict
         "wait_s": wait_s,
         "spent_s": {} if wait_s is None else _spent_s(answered, wait_s),
         "too_slow_share": sum(turn.too_slow for turn in own) / len(own),
+        "failed_share": {kind: count / len(own) for kind, count in failed.most_common()},
     }
 
 

@@ -37,8 +37,12 @@ _HELP = {
     "network": "another link",
 }
 """What shortens each."""
-_IDLE = 0.25
-"""A box busy for less than this is not short of time (the verdicts' bound of overkill)."""
+_HELP_FAILED = {
+    "context_exceeded": "a larger --ctx, or fewer --slots to share it",
+    "server_busy": "more slots",
+    "abandoned": "a box that answers faster, or more slots",
+}
+"""What helps whoever gets no answer, by kind of error."""
 
 _STYLE = {
     "failing": "bold red",
@@ -153,14 +157,11 @@ def _print_broke(found: Facts, console: Console) -> None:
         console.print(Text(_wanted(group)))
     if found["redline"]["passes"] is not None:
         return
-    if found["curve"][0]["busy_share"] is not None and found["curve"][0]["busy_share"] < _IDLE:
-        busy = _percent(found["curve"][0]["busy_share"])
-        console.print(Text(f"It is not the load: the box is busy for {busy} of the time."))
-    for group, helps in _helps(broke["groups"]):
-        console.print(Text(f"What would help {group}: {helps}."))
-    lost = [group["persona"] for group in broke["groups"]]
-    if len(lost) < len(found["curve"][0]["by_persona"]):
-        without = " ".join(f"--without {name}" for name in lost)
+    for group in broke["groups"]:
+        console.print(Text(_remedy(group)))
+    out = [row["persona"] for row in broke["groups"] if not row.get("passes_alone")]
+    if 0 < len(out) < len(found["curve"][0]["by_persona"]):
+        without = " ".join(f"--without {name}" for name in out)
         console.print(Text(f"The redline of the others: {without}"))
 
 
@@ -180,15 +181,22 @@ def _wanted(group: Facts) -> str:
     return f"{told}. A turn took {group['wait_s']:.2f} s on average: {', '.join(parts)}"
 
 
-def _helps(groups: Sequence[Facts]) -> list[tuple[str, str]]:
-    """Which groups what would help, by what most of their time went into."""
-    by_help: dict[str, list[str]] = {}
-    for group in groups:
-        spent = {phase: group["spent_s"].get(phase, 0.0) for phase in _HELP}
-        phase = max(spent, key=lambda name: spent[name])
-        if spent[phase]:
-            by_help.setdefault(_HELP[phase], []).append(group["persona"])
-    return [(", ".join(names), helps) for helps, names in by_help.items()]
+def _remedy(group: Facts) -> str:
+    """What would help a group that fails where hardly anybody is."""
+    name, alone = group["persona"], group.get("passes_alone")
+    if alone:
+        return f"{name} passes alone on this box: it is those beside it who hold it up."
+    told = f"{name} fails even alone on this box. " if alone is False else ""
+    return f"{told}What would help {name}: {_helps(group)}."
+
+
+def _helps(group: Facts) -> str:
+    failed = group["failed_share"]
+    kind = next(iter(failed), None)
+    if kind in _HELP_FAILED and failed[kind] > (1 - group["target_met_share"]) / 2:
+        return _HELP_FAILED[kind]
+    spent = {phase: group["spent_s"].get(phase, 0.0) for phase in _HELP}
+    return _HELP[max(spent, key=lambda name: spent[name])]
 
 
 def _curve(points: Sequence[Facts]) -> Table:

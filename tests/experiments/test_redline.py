@@ -306,10 +306,34 @@ def test_nobody_is_told_why_and_what_would_help() -> None:
     assert "voice-command wants something to see or hear within 1.2 s" in page
     assert f"A turn took {wait_s:.2f} s on average" in page
     assert "hidden reasoning" in page
-    assert "It is not the load" in page
+    assert not any(row["passes_alone"] for row in lost.values())
+    assert "voice-command fails even alone on this box" in page
     assert "a model that answers straight away" in page
     assert "--without voice-command" in page
     assert "--without voice-question" in page
+
+
+def test_who_passes_alone_is_not_sent_away() -> None:
+    """Somebody in a hurry beside somebody whose long prompts stop the box."""
+    hasty = replace(
+        load_persona("chat-reader"), think_s=Distribution.fixed(5), read_tok_s=None, name="hasty"
+    )
+    reader = replace(load_persona("summariser"), think_s=Distribution.fixed(1), target=None)
+    where = target(hardware="strix-halo-128", slots=4, ctx=128_000)
+    document = found(where, Crowd("both", 1, (Group(hasty, 1), Group(reader, 1))), most=2)
+    assert document["redline"]["passes"] is None
+    (row,) = document["broke"]["groups"]
+    assert row["passes_alone"] is True
+    page = page_of(document)
+    assert "hasty passes alone on this box: it is those beside it who hold it up" in page
+    assert "--without" not in page
+
+
+def test_who_does_not_fit_is_told_what_would_make_room() -> None:
+    ops = alone(load_persona("ops-agent"))
+    document = found(target(slots=8, ctx=128_000), ops, most=4)
+    assert document["broke"]["groups"][0]["failed_share"]["context_exceeded"] > 0.9
+    assert "What would help ops-agent: a larger --ctx, or fewer --slots" in page_of(document)
 
 
 def test_those_left_when_the_page_is_followed_are_served() -> None:

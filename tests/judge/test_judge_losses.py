@@ -26,6 +26,7 @@ def turns(persona: str, waits: list[float | None]) -> list[Turn]:
             persona, wait_s, 1, None if wait_s is None else wait_s / 2,
             wait_s is not None and wait_s <= 2, wait_s is None,
             {} if wait_s is None else {"prefill": wait_s / 2, "decode": wait_s / 4},
+            "abandoned" if wait_s is None else None,
         )
         for wait_s in waits
     ]  # fmt: skip
@@ -63,3 +64,4 @@ def test_nobody_answered() -> None:
     (row,) = rows(turns("poor", [None] * 30))
     assert row["wait_s"] is None
     assert row["spent_s"] == {}
+    assert row["failed_share"] == {"abandoned": 1.0}
