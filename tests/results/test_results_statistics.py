@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_makers import failed, record
 
+from headroom_bench.results.pooling import Repeat, mean_totals, pooled
 from headroom_bench.results.statistics import (
     busy_seconds,
     error_kinds,
@@ -50,6 +51,33 @@ def test_the_steady_window_is_cut_by_when_requests_started() -> None:
     records = [record(user=n, started_at_s=float(n)) for n in range(6)]
     records[3] = failed("interrupted", user=3, started_at_s=3.0)  # by us
     assert [r.user for r in steady(records, 2.0, 4.0)] == [2, 4]
+
+
+def test_repeats_pool_what_their_own_summaries_count() -> None:
+    """Begun in each one's window, and not cut off by us: so many requests in every figure."""
+    ended = [record(user=n, started_at_s=float(n)) for n in range(1, 4)]
+    cut = failed("interrupted", user=9, started_at_s=3.0)
+    repeats = [
+        Repeat(number, {"warmup_s": 2.0, "duration_s": 5.0}, [*ended, cut], [*ended, cut])
+        for number in (1, 2)
+    ]
+    for world in ("measured", "predicted"):
+        records, ended_s = pooled(repeats, world)
+        assert [r.request_id for r in records] == [
+            f"{number}/{kept.request_id}" for number in (1, 2) for kept in ended[1:]
+        ]
+        assert ended_s == 6.0
+
+
+def test_throughput_of_repeats_is_weighted_by_their_windows() -> None:
+    rates = {"prompt_tok_s": 8.0, "completion_tok_s": None, "requests_per_s": 2.0}
+    first = {**rates, "concurrency_mean": 4.0, "window_s": 30.0}
+    second = {**rates, "concurrency_mean": 1.0, "window_s": 10.0}
+    nothing = {**dict.fromkeys(first), "window_s": 0.0}  # stopped within the warm-up
+    assert mean_totals([first, second, nothing]) == {
+        **rates, "concurrency_mean": 3.25, "window_s": 40.0
+    }  # fmt: skip
+    assert mean_totals([])["requests_per_s"] is None
 
 
 def test_usable_leaves_out_failures_and_what_we_spoilt() -> None:
