@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import types
 import typing
 from typing import Any, TypeVar
@@ -60,11 +61,15 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     elif dataclasses.is_dataclass(kind) and isinstance(value, dict):
         return _read_fields(kind, value, where)
     elif kind is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        if not isinstance(value, str) or value in ("inf", "-inf"):
+        if value in ("inf", "-inf") or (not isinstance(value, str) and _is_finite(value)):
             return float(value)
     elif isinstance(kind, type) and type(value) is kind:
         return value
     raise UserError(f"{where}: {value!r:.80} is not what a run writes there")
+
+
+def _is_finite(value: float) -> bool:
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _read_fields(kind: Any, value: dict[str, Any], where: str) -> Any:

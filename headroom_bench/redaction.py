@@ -17,8 +17,6 @@ MASK = "***"
 
 SHORTEST = 4
 """A shorter text stands in too many others to be masked; we never write it ourselves."""
-_PLACEHOLDERS = frozenset(("none", "null", "true", "false", "auto", "default", "empty", "dummy"))
-"""What stands for no key where one is wanted: masked everywhere, it would hide words of our own."""
 
 _hidden: set[str] = set()
 _hidden_in_json: set[bytes] = set()
@@ -27,8 +25,6 @@ _hidden_in_json: set[bytes] = set()
 
 def hide(secret: str) -> None:
     """From now on `redact` masks this text, also where a server quotes it encoded."""
-    if secret.casefold() in _PLACEHOLDERS:
-        return
     for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], escape(secret)}:
         if len(form) >= SHORTEST:
             _hidden.add(form)

@@ -35,6 +35,8 @@ _LOOKS_SECRET = re.compile(
     r"|(?:xai|pplx)-\w{16,}|AIza[\w-]{30,}|AKIA[A-Z0-9]{16}|eyJ[\w-]{10,}\.[\w-]+\.[\w-]*)"
 )
 """Keys as the services mint them: each has its prefix."""
+_PLACEHOLDERS = frozenset(("none", "null", "true", "false", "auto", "default", "empty", "dummy"))
+"""What stands for no key where one is wanted: masked everywhere, it would hide words of our own."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 
 
@@ -86,6 +88,8 @@ def holds_mask(value: Any) -> bool:
 
 
 def _hide(found: str) -> None:
+    if found.casefold() in _PLACEHOLDERS:
+        return
     if not found.isdecimal() or len(found) >= _SHORTEST_NUMBER:
         hide(found)
 

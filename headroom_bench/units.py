@@ -12,6 +12,15 @@ _PIECES = re.compile(rf"{_PIECE.pattern}(?:\s*{_PIECE.pattern})*", re.IGNORECASE
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(ki|mi|gi|k|m|g)?", re.IGNORECASE | re.ASCII)
+MOST_S = 366 * 86_400.0
+"""A year: the longest duration of anything that is asked for."""
+MOST_TOKENS = 2**30
+"""The largest size: of a context, a pool, a prompt."""
+MOST_PEOPLE = 100_000
+MOST_SLOTS = 100_000
+MOST_REPEATS = 1000
+_LONGEST = 40
+"""Letters of a value that are repeated to whoever gave it."""
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 

@@ -12,6 +12,7 @@ from headroom_bench.crowd.script import DISTINCT, Prompts
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
 from headroom_bench.toml_table import Check, Table, read_toml
+from headroom_bench.units import MOST_PEOPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,14 @@ class Crowd:
     seed: int
     groups: tuple[Group, ...]
     prompts: Prompts = DISTINCT
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for more people than can be lived side by side."""
+        many = sum(group.count for group in self.groups)
+        if not 0 <= many <= MOST_PEOPLE:
+            raise UserError(
+                f"crowd {self.name[:80]}: {many:.6g} people; at most {MOST_PEOPLE:,} can be lived"
+            )
 
     def users(self) -> list[User]:
         """Every person, in a fixed order; indexes go on across groups of the same persona."""

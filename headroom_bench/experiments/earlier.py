@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headroom_bench.crowd.conversation import Conversation
 from headroom_bench.crowd.crowd import Crowd, User
@@ -15,6 +14,25 @@ from headroom_bench.live.probe import TargetFacts
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.resumption import Talk, talk_of
 from headroom_bench.results.statistics import is_extra
+
+_MOST_DIGITS = 12
+"""Of a conversation's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """When a run was taken up, and with what; a row of the manifest."""
+
+    at: str
+    status_before: str | None
+    clock_s: float
+    """Where the run's clock stood, life seconds."""
+    kept_requests: int
+    held_again: list[str]
+    """Conversations."""
+    headroom_bench: str
+    twice: int = 0
+    """Records that stood there twice, and were dropped once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +49,7 @@ class Earlier:
     """The number of the first conversation of (persona, user) that had not ended."""
     facts: TargetFacts | None = None
     """What the server had told of itself."""
-    resumptions: list[dict[str, Any]] = field(default_factory=list)
-    """For the manifest: when the run was taken up, and with what."""
+    resumptions: list[Resumption] = field(default_factory=list)
 
     def left(self, options: RunOptions) -> bool:
         """Whether there is anything left to ask."""
@@ -42,11 +59,15 @@ class Earlier:
 
     def notes(self) -> list[str]:
         """What the reader has to know of a run that was taken up."""
-        return [
-            f"taken up at {row['clock_s']:.1f} s: {len(row['held_again'])} conversations were held "
+        told = [
+            f"taken up at {row.clock_s:.1f} s: {len(row.held_again)} conversations were held "
             "again, with new text and whatever the server's cache still knew"
             for row in self.resumptions
         ]
+        twice = sum(row.twice for row in self.resumptions)
+        if twice:
+            told.append(f"{twice} records stood twice in requests.jsonl; each is counted once")
+        return told
 
     def check_model(self, model: str | None) -> None:
         """Raises `UserError` where the server now serves another model."""
@@ -75,8 +96,11 @@ def unfinished_talks(records: Iterable[RequestRecord], crowd: Crowd) -> set[Talk
 
 
 def number_of(talk: Talk) -> int:
-    """`{persona}-{user}/c{number}`."""
-    return int(talk[2].rpartition("/c")[2])
+    """`{persona}-{user}/c{number}`. Raises `UserError` for an id of another form."""
+    number = talk[2].rpartition("/c")[2]
+    if not number.isdecimal() or len(number) > _MOST_DIGITS:
+        raise UserError(f"a record is of the conversation {talk[2]!r:.80}, which no run has")
+    return int(number)
 
 
 def _has_ended(user: User, talk: Talk, records: list[RequestRecord]) -> bool:

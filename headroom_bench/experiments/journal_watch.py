@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from headroom_bench.journal.sources import parse_source
 from headroom_bench.journal.tail import JournalTail
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
-from headroom_bench.results.reading import read_rows
+from headroom_bench.results.reading import typed_rows
 from headroom_bench.results.run_folder import RunFolder
 
 Row = TypeVar("Row", JournalRecord, JournalSample)
@@ -40,9 +40,7 @@ class EarlierJournal:
 
 
 def _rows_of(kind: type[Row], path: Path) -> list[Row]:
-    known = {each.name for each in fields(kind)}
-    rows = read_rows(path) if path.exists() else ()
-    return [kind(**{key: value for key, value in row.items() if key in known}) for row in rows]
+    return list(typed_rows(path, kind)) if path.exists() else []
 
 
 @dataclass(slots=True)

@@ -11,14 +11,20 @@ from typing import Any
 from headroom_bench import __version__
 from headroom_bench.crowd.script import Prompts
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.earlier import Earlier, first_talks, unfinished_talks
+from headroom_bench.experiments.earlier import (
+    Earlier,
+    Resumption,
+    first_talks,
+    unfinished_talks,
+)
 from headroom_bench.experiments.journal_watch import EarlierJournal
 from headroom_bench.experiments.run_options import RunOptions, options_of
 from headroom_bench.live.probe import TargetFacts
 from headroom_bench.plain import from_plain
 from headroom_bench.results.reading import read_manifest
-from headroom_bench.results.resumption import latest_s, mend, set_aside
+from headroom_bench.results.resumption import latest_s, mend, set_aside, without_twins
 from headroom_bench.results.run_folder import RunFolder
+from headroom_bench.units import MOST_REPEATS
 
 
 def take_up(
@@ -63,7 +69,10 @@ def repeats_in(
     if times is None:
         return None
     options = _options(path, manifest, headers, prompts_of, source)
-    return options, RunFolder(path), from_plain(int, times, f"{path}: repeats")
+    many = from_plain(int, times, f"{path}: repeats")
+    if not 1 <= many <= MOST_REPEATS:
+        raise UserError(f"{path}: repeats: {many} is not what a run writes there")
+    return options, RunFolder(path), many
 
 
 def _options(
@@ -87,10 +96,12 @@ def _options(
 
 
 def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, Any]) -> Earlier:
-    records = mend(folder)
+    found = mend(folder)
+    records = without_twins(folder, found)
     facts, where = manifest.get("target_facts"), folder.path / "manifest.json"
-    resumptions = list(manifest.get("resumptions", []))
-    former_s = resumptions[-1].get("clock_s", 0.0) if resumptions else 0.0
+    told = manifest.get("resumptions", [])
+    resumptions = from_plain(list[Resumption], told, f"{where}: resumptions")
+    former_s = resumptions[-1].clock_s if resumptions else 0.0
     earlier = Earlier(
         records,
         EarlierJournal.of(folder.path),
@@ -99,14 +110,16 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
     )
     unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()
     kept = set_aside(folder, records, unfinished)
-    resumption = {
-        "at": datetime.now(UTC).isoformat(),
-        "status_before": manifest.get("status"),
-        "clock_s": earlier.ended_s,
-        "kept_requests": len(kept),
-        "held_again": sorted(talk for _, _, talk in unfinished),
-        "headroom_bench": __version__,
-    }
+    status = manifest.get("status")
+    resumption = Resumption(
+        at=datetime.now(UTC).isoformat(),
+        status_before=status if isinstance(status, str) else None,
+        clock_s=earlier.ended_s,
+        kept_requests=len(kept),
+        held_again=sorted(talk for _, _, talk in unfinished),
+        headroom_bench=__version__,
+        twice=len(found) - len(records),
+    )
     return replace(
         earlier,
         records=kept,

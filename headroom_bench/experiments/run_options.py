@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -97,12 +98,25 @@ def options_of(
     read: dict[str, Any] = {
         name: from_plain(hints[name], config.get(name), f"{where}.{name}") for name in _PLAIN
     }
+    _check(read, where)
     prompts = prompts_of(read["prompts_from"])
     if _digest(prompts) != config.get("prompts_digest"):
         raise UserError(f"{read['prompts_from']} holds other sessions than when the run began")
     crowd = from_plain(Crowd, told, f"{where}.crowd").with_prompts(prompts)
     target = _target_of(config.get("target"), headers, f"{where}.target")
     return RunOptions(target=target, crowd=crowd, out=folder.parent, **read)
+
+
+def _check(read: Mapping[str, Any], where: str) -> None:
+    """Refuses numbers that no run can have had: the manifest was damaged, or changed by hand."""
+    numbers: dict[str, Any] = {
+        **{name: read[name] for name in ("duration_s", "max_requests", "max_rps")},
+        **{name: read[name] for name in ("time_scale", "drain_s")},
+        **{f"timeouts.{name}": value for name, value in asdict(read["timeouts"]).items()},
+    }
+    for name, value in {**numbers, "warmup_s": read["warmup_s"] or 1.0}.items():
+        if value is not None and not 0 < value < math.inf:
+            raise UserError(f"{where}.{name}: {value:g} is not what a run writes there")
 
 
 def _target_of(told: Any, headers: Mapping[str, str], where: str) -> Target:

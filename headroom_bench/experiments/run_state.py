@@ -27,6 +27,7 @@ from headroom_bench.experiments.measuring import Measured
 from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.probe import TargetFacts
+from headroom_bench.plain import to_plain
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
@@ -135,7 +136,7 @@ def manifest(state: RunState, status: str, error: str | None = None) -> dict[str
         "seed": options.crowd.seed,
         "began_at": datetime.fromtimestamp(state.clock.began_unix_s, UTC).isoformat(),
         "time_scale": options.time_scale,
-        "resumptions": state.earlier.resumptions,
+        "resumptions": to_plain(state.earlier.resumptions),
         "config": as_config(options),
         "target_facts": state.facts.as_row() if state.facts else None,
         "prediction_lengths": "as measured, by request_id",

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from headroom_bench.errors import UserError
-from headroom_bench.records import REQUEST_COLUMNS, RequestRecord
+from headroom_bench.records import REQUEST_COLUMNS, JournalRecord, JournalSample, RequestRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _decode = msgspec.json.Decoder().decode
+
+Record = TypeVar("Record", RequestRecord, JournalRecord, JournalSample)
+_MOST_DIGITS = 18
+_LONG_NUMBER = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
@@ -33,7 +39,7 @@ def read_manifest(run: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises `UserError` where it is none."""
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        read = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_refused)
     except (OSError, ValueError, RecursionError) as why:
         raise UserError(f"{path} cannot be read: {why}") from None
     if not isinstance(read, dict):
@@ -42,7 +48,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON Lines file; a last line that was cut short is left out.
+    """The rows of a JSON Lines file; a last line that was cut short is left out. What is no finite
+    number (NaN, as other programs write it) is None: not known.
 
     Raises:
         UserError: unreadable, or a line before the last is not JSON.
@@ -55,8 +62,8 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = _parsed(line)
-        except ValueError:
+            row = _loads(line)
+        except (ValueError, RecursionError):
             if number == len(lines):  # no newline after it: the run was killed while writing
                 return
             row = None
@@ -65,31 +72,57 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _parsed(line: bytes) -> Any:
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number that is too large")
+    return value
+
+
+def _whole(text: str) -> float:
+    """No count of ours has so many digits: as a float it is refused where a count is wanted."""
+    return int(text) if len(text) <= _MOST_DIGITS else _finite(text)
+
+
+def _refused(text: str) -> None:
+    raise ValueError(f"{text} is no number")
+
+
+def _unknown(_: str) -> None:
+    """NaN and infinities."""
+
+
+def _loads(line: bytes) -> Any:
     """Raises ValueError for what is no JSON."""
-    try:
-        return _decode(line)
-    except ValueError:  # perhaps for what only Python takes: half of a surrogate pair, NaN
-        return json.loads(line)
+    if _LONG_NUMBER.search(line) is None:
+        try:
+            return _decode(line)
+        except ValueError:  # perhaps for what only Python takes: half of a surrogate pair, NaN
+            pass
+    return json.loads(line, parse_float=_finite, parse_int=_whole, parse_constant=_unknown)
+
+
+def typed_rows(path: Path, kind: type[Record]) -> Iterator[Record]:
+    """The rows of a JSON Lines file as records of a kind; columns of a later version are left out.
+
+    Raises:
+        UserError: as `read_rows` does, or a row lacks a column or holds a value of another type.
+    """
+    for number, row in enumerate(read_rows(path), start=1):
+        try:
+            yield msgspec.convert(row, kind)
+        except msgspec.ValidationError as why:
+            told, _, where = str(why).partition(" - at ")
+            column = where.strip("`").removeprefix("$.")
+            raise UserError(
+                f"{path}: record {number}: {f'{column}: ' if column else ''}{told}"
+            ) from None
 
 
 def read_requests(run: Path, world: str = "measured") -> list[RequestRecord]:
-    """The request records of a run, in the order in which they ended.
-
-    Columns of a later version are left out. Raises UserError for a row that is no request record.
-    """
-    path = run / ("requests.jsonl" if world == "measured" else "predicted.jsonl")
-    known = set(REQUEST_COLUMNS)
-    records: list[RequestRecord] = []
-    for row in read_rows(path):
-        try:
-            if not row.keys() <= known:
-                row = {key: value for key, value in row.items() if key in known}
-            record = RequestRecord(**row)
-        except TypeError:
-            raise UserError(f"{path}: record {len(records) + 1} lacks columns") from None
-        records.append(record)
-    return records
+    """The request records of a run, in the order in which they ended. Raises as `typed_rows`."""
+    name = "requests.jsonl" if world == "measured" else "predicted.jsonl"
+    return list(typed_rows(run / name, RequestRecord))
 
 
 def requests_frame(run: Path, world: str = "measured") -> pd.DataFrame:

@@ -39,7 +39,23 @@ def mend(folder: RunFolder) -> list[RequestRecord]:
             _cut(tokens, token_times.whole_bytes(tokens.read_bytes()))
     except OSError as why:
         raise UserError(f"{folder.path} cannot be mended: {why.strerror}") from None
+    except ValueError:
+        raise token_times.damaged(tokens) from None
     return read_requests(folder.path) if requests.exists() else []
+
+
+def without_twins(folder: RunFolder, records: list[RequestRecord]) -> list[RequestRecord]:
+    """The records, each request's once; the file too, if one stood there twice.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    first: dict[str, RequestRecord] = {}
+    for record in records:
+        first.setdefault(record.request_id, record)
+    if len(first) < len(records):
+        folder.write_rows(REQUESTS, first.values())
+    return list(first.values())
 
 
 def _end_line(path: Path) -> None:

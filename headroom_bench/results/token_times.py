@@ -34,12 +34,12 @@ def whole_bytes(data: bytes) -> int:
     that is torn.
 
     Raises:
-        UserError: it does not begin as a tokens.bin does.
+        ValueError: it does not begin as a tokens.bin does.
     """
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):
             return 0
-        raise UserError("tokens.bin is not one of this version")
+        raise ValueError("not a tokens.bin of this version")
     whole = at = len(MAGIC)
     while at + 2 <= len(data):
         counted = at + 2 + struct.unpack_from("<H", data, at)[0]
@@ -49,6 +49,14 @@ def whole_bytes(data: bytes) -> int:
         if at <= len(data):
             whole = at
     return whole
+
+
+def damaged(path: Path) -> UserError:
+    """What to do about a file that is none of ours."""
+    return UserError(
+        f"{path} is not a tokens.bin of this version, or is damaged; move it away to go on "
+        "without the token times in it"
+    )
 
 
 def read(path: Path) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -64,14 +72,17 @@ def read(path: Path) -> Iterator[tuple[str, NDArray[np.float64]]]:
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):  # killed while its very beginning was written
             return
-        raise UserError(f"{path} is not a tokens.bin of this version")
+        raise damaged(path)
     at = len(MAGIC)
     while at + 2 <= len(data):
         (length,) = struct.unpack_from("<H", data, at)
         counted = at + 2 + length
         if counted + 4 > len(data):
             return
-        name = data[at + 2 : counted].decode()
+        try:
+            name = data[at + 2 : counted].decode()
+        except UnicodeDecodeError:
+            raise damaged(path) from None
         (count,) = struct.unpack_from("<I", data, counted)
         start, at = counted + 4, counted + 4 + 8 * count
         if at > len(data):

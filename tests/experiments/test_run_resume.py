@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import signal
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
 from run_tools import Ran, Running, headroom
 
+from headroom_bench.cli.app import run_app
 from headroom_bench.results import token_times
 from headroom_bench.results.reading import read_manifest, read_requests
 
@@ -207,6 +210,91 @@ def test_what_is_not_taken_up(complete: Path, tmp_path: Path) -> None:
     assert "is a run against mock, not http://127.0.0.1:1" in refused(run, "http://127.0.0.1:1")
     assert "leave out --users" in refused(run, "--users", "2")
     assert "leave out --seed" in refused(run, "--seed", "1")
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy of plain data with another value in one place."""
+    copy = json.loads(json.dumps(value))
+    inside = copy
+    for step in path[:-1]:
+        inside = inside[step]
+    inside[path[-1]] = new
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    [
+        (("config", "duration_s"), float("nan")),
+        (("config", "duration_s"), -5),
+        (("config", "warmup_s"), -1.0),
+        (("config", "max_requests"), 0),
+        (("config", "max_rps"), 10**400),
+        (("config", "time_scale"), 0.0),
+        (("config", "timeouts", "silence_s"), -1.0),
+        (("config", "crowd", "groups", 0, "count"), 10**12),
+        (("resumptions",), "x"),
+        (("resumptions",), [{"clock_s": "x"}]),
+        (("repeats",), -3),
+        (("repeats",), 10**9),
+    ],
+)
+def test_a_damaged_manifest_is_told_with_its_field(
+    path: tuple[Any, ...],
+    new: Any,
+    complete: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    manifest = json.loads((complete / "manifest.json").read_text()) | {"status": "running"}
+    run = as_if(complete, tmp_path, **changed(manifest, path, new))
+    assert run_app(["run", "--resume", str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "manifest.json" in line or "crowd" in line or "repeats" in line, line
+
+
+def damage(run: Path, change: Callable[[list[str]], list[str]]) -> None:
+    rows = run / "requests.jsonl"
+    rows.write_text("".join(change(rows.read_text().splitlines(keepends=True))))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (r'"sent_s":[^,]*', '"sent_s":"x"', "record 1: sent_s: Expected"),
+        (r'"user":[^,]*', '"user":"x"', "record 1: user: Expected"),
+        (r'"turn":[^,]*', f'"turn":{"9" * 99}', "record 1: turn: Expected"),
+        (r'"started_at_s":[^,]*', '"started_at_s":NaN', "record 1: started_at_s: Expected"),
+        (r'"conversation_id":"[^"]*', '"conversation_id":"x', "the conversation 'x'"),
+    ],
+)
+def test_a_damaged_record_is_told(
+    old: str,
+    new: str,
+    told: str,
+    complete: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = as_if(complete, tmp_path, config=longer(complete))
+    damage(run, lambda lines: [re.sub(old, new, lines[0], count=1), *lines[1:]])
+    assert run_app(["run", "--resume", str(run)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def longer(complete: Path) -> Any:
+    config = json.loads((complete / "manifest.json").read_text())["config"]
+    return {**config, "max_requests": 3}
+
+
+def test_a_record_that_stands_twice_is_counted_once(complete: Path, tmp_path: Path) -> None:
+    run = as_if(complete, tmp_path)
+    damage(run, lambda lines: [*lines, lines[0]])
+    ran = resumed(run, "--json")
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    assert summary["requests"] == 2
+    assert any("1 records stood twice" in line for line in summary["warnings"])
 
 
 def test_a_manifest_of_an_older_version(complete: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from record_makers import record
 
 from headroom_bench.errors import UserError
@@ -22,6 +25,11 @@ from headroom_bench.results.rows import compact_json
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
+
+JSON = (
+    st.none() | st.booleans() | st.floats() | st.integers(-(10**30), 10**30) | st.text(max_size=9)
+    | st.lists(st.integers(), max_size=2) | st.just(10**400)
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -128,10 +136,12 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(folder: RunFolder) -> No
 
 def test_what_other_programs_write_into_rows_is_read(folder: RunFolder) -> None:
     path = folder.path / "requests.jsonl"
-    path.write_text('{"a": "\\ud83d", "b": [1e-07, 123456789012345678901]}\n{"a": NaN}\n')
+    path.write_text(
+        '{"a": "\\ud83d", "b": [1e-07, 123456789012345678901]}\n{"a": [NaN, -Infinity]}\n'
+    )
     first, second = read_rows(path)
-    assert first == {"a": "\ud83d", "b": [1e-7, 123456789012345678901]}
-    assert second["a"] != second["a"]
+    assert first == {"a": "\ud83d", "b": [1e-7, 123456789012345678901.0]}
+    assert second == {"a": [None, None]}, "what is no number is not known"
 
 
 def test_rows_of_another_kind_or_version(folder: RunFolder) -> None:
@@ -139,10 +149,28 @@ def test_rows_of_another_kind_or_version(folder: RunFolder) -> None:
     path.write_text(json.dumps({**record().as_row(), "of_a_later_version": 1}) + "\n")
     assert read_requests(folder.path) == [record()]
     path.write_text('{"task": 3}\n')
-    with pytest.raises(UserError, match="record 1 lacks columns"):
+    with pytest.raises(UserError, match=r"record 1: .*missing required field"):
         read_requests(folder.path)
     with pytest.raises(UserError, match="cannot be read: No such file"):
         read_requests(folder.path, "predicted")
+
+
+@given(st.sampled_from(REQUEST_COLUMNS), JSON)
+def test_whatever_stands_in_a_column_it_is_read_or_told(
+    tmp_path_factory: pytest.TempPathFactory, column: str, value: object
+) -> None:
+    run = tmp_path_factory.getbasetemp()
+    row = {**record().as_row(), column: value}
+    (run / "requests.jsonl").write_text(json.dumps(row) + "\n")
+    told: object
+    try:
+        (read,) = read_requests(run)
+    except UserError as why:
+        told = str(why).partition("record 1: ")[2].partition(":")[0]
+    else:
+        told = getattr(read, column)
+    unknown = isinstance(value, float) and not math.isfinite(value)
+    assert told in (column, None if unknown else value) or value == 10**400
 
 
 def test_what_is_no_tokens_bin(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from headroom_bench.errors import UserError
 from headroom_bench.records import RequestRecord
 from headroom_bench.results import token_times
 from headroom_bench.results.reading import read_requests
-from headroom_bench.results.resumption import latest_s, mend, set_aside, talk_of
+from headroom_bench.results.resumption import latest_s, mend, set_aside, talk_of, without_twins
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
 
 
@@ -71,7 +71,7 @@ def test_unfinished_conversations_are_set_aside_not_lost(folder: RunFolder) -> N
 
 def test_what_is_no_run_s_file_is_left_alone(folder: RunFolder) -> None:
     (folder.path / "tokens.bin").write_bytes(b"something else, and longer than the mark")
-    with pytest.raises(UserError, match="not one of this version"):
+    with pytest.raises(UserError, match=rf"{folder.path}/tokens\.bin is not .* move it away"):
         mend(folder)
     (folder.path / "tokens.bin").unlink()
     (folder.path / "requests.jsonl").write_bytes(b"damaged\n{}\n")
@@ -109,3 +109,13 @@ def test_after_a_failure_nothing_is_written(folder: RunFolder) -> None:
     with pytest.raises(UserError, match="No space left"):
         writer.close()
     assert [r.user for r in read_requests(folder.path)] == [0]
+
+
+def test_a_record_that_stands_twice_is_counted_once(folder: RunFolder) -> None:
+    records = [record(user) for user in range(3)]
+    write(folder, [*records, records[1]])
+    assert without_twins(folder, mend(folder)) == records
+    assert read_requests(folder.path) == records
+    before = (folder.path / "requests.jsonl").stat().st_mtime_ns
+    assert without_twins(folder, records) == records
+    assert (folder.path / "requests.jsonl").stat().st_mtime_ns == before
