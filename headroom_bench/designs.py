@@ -83,6 +83,13 @@ def with_room(deployment: Deployment, told: ServerSpec) -> Deployment:
     return replace(deployment, slots=slots, ctx=ctx, drafter=drafter)
 
 
+def context_of_each(runtime: Runtime, told: ServerSpec, ctx: int) -> int:
+    """The context of each sequence of a server whose setting is `ctx`."""
+    if memory_kind(runtime, told) != "split_slots":
+        return ctx
+    return context_per_slot(ctx, _slots_of(runtime, told))
+
+
 def context_of_all(runtime: Runtime, told: ServerSpec, each: int) -> int:
     """The `ctx` of a server that gives each of its sequences `each` tokens."""
     if memory_kind(runtime, told) != "split_slots":

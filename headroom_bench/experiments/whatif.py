@@ -11,8 +11,8 @@ from typing import Any
 
 from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
 from headroom_bench.catalog.capability import tier_of
+from headroom_bench.designs import context_of_all, context_of_each
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.deployment import DEFAULT_SLOTS
 from headroom_bench.experiments.differences import differences
 from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
 from headroom_bench.roofline.deployment import quant_of
@@ -62,23 +62,17 @@ def changed(target: Target, change: Change) -> Target:
 
 def with_same_sequence(before: Target, after: Target) -> Target:
     """Where the runtime is another one: `after` with the setting that gives each sequence as much
-    context as the other runtime would with as many slots. Slots divide `-c` among them; without
-    slots it is one sequence's own.
+    context as the other runtime would with as many slots: slots may divide what is given for all.
 
     Raises `UserError`: an unknown runtime.
     """
-    ctx, slots = before.server.ctx, after.server.slots or DEFAULT_SLOTS
+    ctx = before.server.ctx
     if ctx is None or before.runtime == after.runtime:
         return after
-    each = ctx // _sharers(before, slots)
-    server = dataclasses.replace(after.server, ctx=each * _sharers(after, slots))
-    return dataclasses.replace(after, server=server)
-
-
-def _sharers(target: Target, slots: int) -> int:
-    """Among how many sequences a server of so many slots divides its context."""
-    divides = find_runtime(target.runtime).has_slots and not target.server.kv_unified
-    return slots if divides else 1
+    told = dataclasses.replace(before.server, slots=after.server.slots)
+    each = context_of_each(find_runtime(before.runtime), told, ctx)
+    whole = context_of_all(find_runtime(after.runtime), after.server, each)
+    return dataclasses.replace(after, server=dataclasses.replace(after.server, ctx=whole))
 
 
 def _slots(text: str) -> int:

@@ -98,6 +98,8 @@ def test_another_runtime_keeps_the_context_of_one_sequence() -> None:
     assert changed(paged, {"runtime": "llama.cpp"}).server.ctx == 32_768
     assert changed(BOX, {"runtime": "ollama"}).server.ctx == 32_768
     assert changed(BOX, {"runtime": "vllm", "ctx": "16k"}).server.ctx == 16_000
+    shared = replace(BOX, server=replace(BOX.server, slots=None))
+    assert changed(shared, {"runtime": "vllm"}).server.ctx == 32_768, "one cache for all slots"
 
 
 def test_words() -> None:
