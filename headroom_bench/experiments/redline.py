@@ -17,7 +17,7 @@ from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.scale import least_people, scaled
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.bounds import bound_by_phase, time_spent
-from headroom_bench.experiments.deployment import deployment_of
+from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import links_of, predict_crowd
 from headroom_bench.experiments.thinking import reasons, with_thinking
@@ -169,6 +169,7 @@ def named(deployment: Deployment, target: Target) -> dict[str, Any]:
 def simulated_probe(options: RedlineOptions, deployment: Deployment) -> CrowdProbe:
     """Lives a crowd's life in virtual time, over its people's own links."""
     naming = Naming("redline", options.target.name, deployment.model.name)
+    one_way_s = named_way_s(options.target)
 
     def probe(crowd: Crowd, duration_s: float) -> Probed:
         outcome, _ = predict_crowd(
@@ -177,6 +178,7 @@ def simulated_probe(options: RedlineOptions, deployment: Deployment) -> CrowdPro
             naming,
             duration_s=duration_s,
             warmup_s=options.warmup_s,
+            one_way_s=one_way_s,
             server=options.target.server,
             persona_links=True,
             keep_times=False,
