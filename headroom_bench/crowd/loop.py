@@ -23,13 +23,26 @@ async def live_as(world: World, user: User, first: int = 0) -> None:
     persona = user.persona
     try:
         if not persona.single_request:
-            alike = user.prompts.kind == "identical"  # lockstep
-            phase = uniform(user.seed, persona.name, 0 if alike else user.index, "phase")
-            await world.sleep(phase * persona.think_s.typical)
+            await world.sleep(_comes_s(user))
         for number in itertools.count(first):
             await _hold(world, Conversation(user, number))
     except Stopped:
         return
+
+
+def _comes_s(user: User) -> float:
+    """When a person comes: within the first pause, so that not all begin at once."""
+    persona = user.persona
+    if persona.single_request:
+        return 0.0
+    alike = user.prompts.kind == "identical"  # lockstep
+    phase = uniform(user.seed, persona.name, 0 if alike else user.index, "phase")
+    return phase * persona.think_s.typical
+
+
+def first_ask_s(user: User) -> float:
+    """When a person first asks, seconds after their world began."""
+    return _comes_s(user) + user.persona.device.before_s
 
 
 async def _hold(world: World, talk: Conversation) -> None:

@@ -18,6 +18,7 @@ from headroom_bench.experiments.run_state import (
     slots_of,
 )
 from headroom_bench.experiments.thinking import cut_in_thought
+from headroom_bench.experiments.too_few import too_few
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
@@ -83,9 +84,17 @@ def conclude(state: RunState) -> RunOutcome:
     )
     status = "interrupted" if state.interrupt.happened else "complete"
     summary["status"] = status
+    summary["notes"] = too_few(state.options.crowd, summary, _ended_by_s(state), window.warmup_s)
     folder.write_json("summary.json", summary)
     folder.write_manifest(manifest(state, status))
     return RunOutcome(folder.path, redacted(summary), _exit_code(state))
+
+
+def _ended_by_s(state: RunState) -> float | None:
+    """The `--duration` that ended the run; None where something else did."""
+    most = state.options.max_requests
+    enough = most is not None and len(state.measured.records) >= most
+    return None if state.interrupt.happened or enough else state.options.duration_s
 
 
 def _exit_code(state: RunState) -> int:

@@ -14,6 +14,7 @@ from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.thinking import with_thinking
+from headroom_bench.experiments.too_few import too_few
 from headroom_bench.judge.causes import limit_row
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
@@ -69,6 +70,9 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
     folder.write_rows("turns.jsonl", turns_of(outcome.records, targets))
     summary = _summary(options, crowd, deployment, _with_memory(outcome, deployment, target))
     summary["run_id"] = folder.run_id
+    enough = options.max_requests is not None and len(outcome.records) >= options.max_requests
+    duration_s = None if enough else options.duration_s
+    summary["notes"] = too_few(crowd, summary, duration_s, options.warmup_s)
     folder.write_json("summary.json", summary)
     folder.write_manifest(_manifest(options, crowd, deployment) | {"run_id": folder.run_id})
     return folder.path, summary

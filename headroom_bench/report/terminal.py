@@ -64,6 +64,8 @@ def print_summary(summary: Figures, console: Console) -> None:
     if kinds:
         told = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
         console.print(Text(f"failed requests: {told}", style="red"))
+    for note in summary.get("notes") or []:
+        console.print(Text(f"note: {note}"))
     for warning in summary.get("warnings") or []:
         console.print(Text(f"warning: {warning}", style="yellow"))
 

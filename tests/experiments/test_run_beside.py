@@ -173,8 +173,8 @@ async def test_a_failed_run_is_concluded_from_what_stands_on_disk(tmp_path: Path
 
 
 async def test_nothing_is_predicted_where_nothing_succeeded(tmp_path: Path) -> None:
-    missing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}"
-    async with raw_server(missing) as server:
+    broken = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\n{}"
+    async with raw_server(broken) as server:
         how = (*BOX, "--model", "gpt-oss-20b", *PLAIN, "--requests", "4", "--json")
         ran = await (await Running.start("run", server.url, *how, out=tmp_path)).ended()
     assert ran.code == 3, ran.err
@@ -216,4 +216,6 @@ async def test_people_who_still_think_are_no_failure(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["requests"] == 0
     assert "nobody asked anything in the 1 s" in told(ran, "no prediction:")
+    (note,) = json.loads(ran.out)["notes"]
+    assert note.startswith("nobody asked anything in 1 s (people come within their first think_s")
     assert "no request succeeded" not in ran.out
