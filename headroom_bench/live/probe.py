@@ -22,6 +22,8 @@ CLOSE_S = 5.0
 _MOST_TOLD = 1 << 24
 """Slots, or tokens of one: a server that tells of more, or of none, tells nothing."""
 _ROUND_TRIPS = 5
+_OWNERS = ("llamacpp", "vllm", "sglang")
+"""Servers that call themselves the owners of their models, by the names of their dialects."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Control:
     def __init__(self, access: Access) -> None:
         self.url = access.origin.url
         proxy = access.proxy
+        self._proxy = None if proxy is None else proxy.url
         # trust_env off: a proxy of the environment would stand between us and the server
         self._client = httpx.AsyncClient(
             base_url=self.url,
@@ -73,10 +76,17 @@ class Control:
         try:
             async with asyncio.timeout(CONTROL_LIMIT_S):
                 return await self._whole(method, path, body)
-        except (httpx.TimeoutException, TimeoutError):
-            raise TargetError(f"{where}: no answer in time") from None
+        except (httpx.TimeoutException, TimeoutError) as why:
+            raise TargetError(f"{where}{self._over(why)}: no answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL) as why:
-            raise TargetError(f"{where}: {_reason(why)}") from None
+            raise TargetError(f"{where}{self._over(why)}: {_reason(why)}") from None
+
+    def _over(self, why: BaseException) -> str:
+        """Names the proxy, where it is what was not reached, or what refused."""
+        kinds = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
+        if self._proxy is None or not isinstance(why, kinds):
+            return ""
+        return f", over the proxy {self._proxy}"
 
     async def _whole(
         self, method: str, path: str, body: Mapping[str, Any] | None
@@ -108,7 +118,7 @@ def _reason(why: BaseException) -> str:
     cause: BaseException | None = why
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError):
-            return "connection refused; is the server running?"
+            return "connection refused; is it running?"
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"{cause.verify_message}; trust it with --ca-file FILE, or --insecure"
         if isinstance(cause, OSError) and cause.strerror:
@@ -127,12 +137,18 @@ async def probe(control: Control, dialect: str, clock_ms: Any) -> TargetFacts:
         TargetError: nothing answers HTTP at the URL.
     """
     facts = TargetFacts(dialect)
-    models = await control.get("/v1/models")
-    _read_models(facts, models)
-    if dialect in ("openai", "llamacpp"):
-        props = await control.get("/props")
-        if _read_props(facts, props) and dialect == "openai":
-            facts.dialect = "llamacpp"
+    owner = _read_models(facts, await control.get("/v1/models"))
+    props = await control.get("/props")
+    is_llamacpp = _is_llamacpp(props)
+    speaks = "llamacpp" if is_llamacpp else owner
+    if is_llamacpp and dialect in ("openai", "llamacpp"):
+        _read_props(facts, props)
+        facts.dialect = "llamacpp"
+    elif dialect != "openai" and speaks in _OWNERS and speaks != dialect:
+        facts.notes.append(
+            f"the server says that it is {speaks}, and is asked and predicted as {dialect}: "
+            f"give --dialect {speaks}"
+        )
     trips = []
     for _ in range(_ROUND_TRIPS):
         before = clock_ms()
@@ -142,14 +158,15 @@ async def probe(control: Control, dialect: str, clock_ms: Any) -> TargetFacts:
     return facts
 
 
-def _read_models(facts: TargetFacts, response: httpx.Response) -> None:
+def _read_models(facts: TargetFacts, response: httpx.Response) -> str | None:
+    """Which models there are; returns whose they are said to be."""
     if response.status_code != 200:
         facts.notes.append(f"/v1/models answered HTTP {response.status_code}")
-        return
+        return None
     listed = json_object(response).get("data")
     if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
         facts.notes.append("/v1/models lists no model")
-        return
+        return None
     first = listed[0]
     ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
     facts.model = ids[0] if isinstance(ids[0], str) else None
@@ -157,19 +174,22 @@ def _read_models(facts: TargetFacts, response: httpx.Response) -> None:
     for where, key in ((first.get("meta"), "n_ctx"), (first, "max_model_len")):
         told = _told_count(facts, "/v1/models", where, key)
         facts.ctx_per_slot = facts.ctx_per_slot if told is None else told
+    owner = first.get("owned_by")
+    return owner if isinstance(owner, str) else None
 
 
-def _read_props(facts: TargetFacts, response: httpx.Response) -> bool:
-    """llama.cpp's properties; False when this is not llama.cpp."""
-    props = json_object(response) if response.status_code == 200 else {}
-    if "total_slots" not in props:
-        return False
+def _is_llamacpp(props: httpx.Response) -> bool:
+    return props.status_code == 200 and "total_slots" in json_object(props)
+
+
+def _read_props(facts: TargetFacts, response: httpx.Response) -> None:
+    """llama.cpp's properties, where they can be had."""
+    props = json_object(response)
     facts.slots = _told_count(facts, "/props", props, "total_slots")
     told = _told_count(facts, "/props", props.get("default_generation_settings"), "n_ctx")
     facts.ctx_per_slot = facts.ctx_per_slot if told is None else told
     if isinstance(props.get("build_info"), str):
         facts.build = props["build_info"]
-    return True
 
 
 def _told_count(facts: TargetFacts, route: str, where: Any, key: str) -> int | None:
