@@ -28,6 +28,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
 from headroom_bench.results.twins import twins
+from headroom_bench.units import counted as counted_of
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -73,6 +74,7 @@ def _fill(found: Beside, state: RunState, counted: Sequence[RequestRecord]) -> N
         memory_complaint(deployment, server),
         assumed(told_target(state), server, deployment),
         _too_fast(records, deployment),
+        _drafts_unpredicted(records, deployment),
     )
     found.warnings += [note for note in notes if note is not None]
     load = found.ours.load
@@ -90,6 +92,18 @@ def _too_fast(records: Sequence[RequestRecord], deployment: Deployment) -> str |
         f"{impossible} answers came faster than {deployment.hardware.name} can read "
         f"{deployment.model.name} at {deployment.quant.name} from its memory: is that what "
         "runs there, or does it draft?"
+    )
+
+
+def _drafts_unpredicted(records: Sequence[RequestRecord], deployment: Deployment) -> str | None:
+    """The server drafts, and nobody told the prediction with what."""
+    drafting = sum(1 for record in records if record.draft_tokens)
+    if not drafting or deployment.drafter is not None:
+        return None
+    answers = counted_of(drafting, "answer")
+    return (
+        f"the server drafted in {answers}, and the prediction is of one that does not: decoding "
+        "cannot be compared; name its drafter in a target file ([server] draft)"
     )
 
 

@@ -80,6 +80,23 @@ def test_a_file_as_the_servers_model_is_understood(tmp_path: Path) -> None:
     assert not any("prediction" in line for line in summary["warnings"])
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_drafts_that_the_prediction_lacks_are_told(told: bool, tmp_path: Path) -> None:
+    words = ("--model", "qwen3-8b", "--quant", "Q4_K_M", "--draft", "qwen3-0.6b")
+    target = tmp_path / "drafting.toml"
+    with mock(*words) as url:
+        draft = 'draft = "qwen3-0.6b"\n' if told else ""
+        target.write_text(f'url = "{url}"\n[server]\nhardware = "dgx-spark"\n{draft}')
+        ran = headroom(
+            "run", str(target), *PLAIN, "--requests", "4", "--json", out=tmp_path / "out"
+        )
+    assert ran.code == 0, ran.err
+    assert all(row["draft_tokens"] for row in ran.rows("requests.jsonl"))
+    warnings = json.loads(ran.out)["warnings"]
+    line = "the server drafted in 4 answers, and the prediction is of one that does not"
+    assert any(line in warning for warning in warnings) == (not told)
+
+
 @pytest.mark.parametrize(
     ("dialect", "room", "assumed"),
     [
