@@ -78,8 +78,8 @@ def find_redline(
             made.append(probe(size, tuple(made)))
         return ruling(made)
 
-    def looked(size: int, doubt: float) -> bool:
-        said = tried(size, 1)
+    def looked(size: int, doubt: float, times: int = 1) -> bool:
+        said = tried(size, times)
         while said.doubt >= doubt and len(trials[size]) < limits.most_repeats:
             said = tried(size, len(trials[size]) + 1)
         return said.passes
@@ -89,7 +89,7 @@ def find_redline(
         return tried(size, 1).passes or looked(size, SURE)
 
     def likely(size: int) -> bool:
-        return looked(size, LIKELY)
+        return looked(size, LIKELY, seeds)
 
     def holds(end: int | None, passes: bool) -> bool:
         if end is None:
@@ -102,11 +102,14 @@ def find_redline(
             said = tried(end, len(trials[end]) + 1)
         return said.passes == passes
 
+    seeds = 1
     low, high = _narrowed(likely, *_found(at_first, limits.least, limits.least, limits))
     while not (holds(low, True) and holds(high, False)):
-        # Trials were too kind or too harsh. Each time one size at least has more of them than
-        # before, so this ends.
+        # The first seeds were too kind or too harsh, and so they were at the sizes beside it, which
+        # are looked at with as many now. Each time one size at least has more of them than before,
+        # so this ends.
         start = low or limits.least
+        seeds = max(len(trials[end]) for end in (low, high) if end is not None)
         step = max(1, int(2 * FINE * start))
         low, high = _narrowed(likely, *_found(likely, start, step, limits))
     return Bracket(low, high, trials)

@@ -94,8 +94,25 @@ def test_sizes_far_from_the_edge_are_not_looked_at_again_and_again() -> None:
 
     found = find_redline(probe, shares, Limits(1, 100, 3, 6))
     assert (found.passes, found.fails) == (20, 21)
-    many = {size for size, trials in found.trials.items() if len(trials) > 1}
-    assert many <= {15, 16, 20, 21}
+    assert {size for size in found.trials if len(found.trials[size]) > 1} <= set(range(15, 25))
+
+
+def test_seeds_that_are_harsh_to_all_sizes_alike_do_not_make_it_creep() -> None:
+    """The first two trials of every size miss closely beyond 12, all later ones beyond 60 only:
+    once one end has shown it, its neighbours are looked at with as many, and steps double again."""
+
+    def probe(size: int, made: Sequence[float]) -> float:
+        if len(made) < 2 and size > 12:
+            return 0.45
+        return float(size <= 60)
+
+    def doubted(trials: Sequence[float]) -> Ruling:
+        return Ruling(shares(trials).passes, 0.2 if len(trials) < 4 else 0.0)
+
+    found = find_redline(probe, doubted, Limits(1, 1000, 2, 8))
+    assert (found.passes, found.fails) == (60, 62)
+    assert len(found.trials) < 25
+    assert sum(map(len, found.trials.values())) < 80
 
 
 @given(st.integers(0, 2**32), st.integers(5, 60))
