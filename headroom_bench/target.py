@@ -59,6 +59,8 @@ class ServerSpec:
     """`mtp` or a model's name, with `:N` for the tokens that it drafts a pass: see `draft_of`."""
 
 
+MOCK = "mock"
+"""The name of the bundled mock server's target."""
 MOCK_BOX = ServerSpec(
     hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4", slots=4, ctx=32_768, kv_unified=False
 )

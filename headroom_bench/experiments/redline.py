@@ -163,6 +163,7 @@ def named(deployment: Deployment, target: Target) -> dict[str, Any]:
         "backend": deployment.backend,
         "slots": target.server.slots,
         "ctx": target.server.ctx,
+        "ctx_each": deployment.ctx,
     }
 
 

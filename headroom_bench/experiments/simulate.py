@@ -20,7 +20,7 @@ from headroom_bench.judge.turns import turns_of
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.simulate.world import Naming
-from headroom_bench.target import Target
+from headroom_bench.target import MOCK, Target
 
 if TYPE_CHECKING:
     from headroom_bench.roofline.deployment import Deployment
@@ -61,7 +61,8 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
         server=target.server,
         persona_links=True,
     )
-    folder = RunFolder.create(options.out, f"{target.name}-simulated", crowd.name, datetime.now())
+    where = deployment.hardware.id if target.name == MOCK else target.name
+    folder = RunFolder.create(options.out, f"{where}-simulated", crowd.name, datetime.now())
     for record in outcome.records:
         record.run_id = folder.run_id
     folder.write_rows("requests.jsonl", outcome.records)

@@ -22,11 +22,12 @@ from headroom_bench.units import parse_size
 AXES = ("hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "kv_k", "kv_v")
 """What may differ, as the fields of a target's [server] are called."""
 COLUMNS = (
-    "hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "people", "fails_at",
-    "verdict", "persona", "limit", "evidence", "price_usd", "usd_per_person", "tier", "tier_words",
-    "took_s", "error",
+    "hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "ctx_each", "people",
+    "fails_at", "verdict", "persona", "limit", "evidence", "price_usd", "usd_per_person", "tier",
+    "tier_words", "took_s", "error",
 )  # fmt: skip
-"""Of a grid's rows. `tier` is coarse and estimated (`catalog/data/capability.json`)."""
+"""Of a grid's rows. `ctx_each`: tokens of each sequence's context. `tier` is coarse and
+estimated (`catalog/data/capability.json`)."""
 
 Change = Mapping[str, str]
 
@@ -122,7 +123,7 @@ def _row(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
     except UserError as why:
         return row | {"error": str(why)}
     broke = found["broke"] or {}
-    row |= {axis: found[axis] for axis in AXES if axis in found}
+    row |= {name: found[name] for name in (*AXES, "ctx_each") if name in found}
     row |= {
         "people": _people(found["redline"]),
         "fails_at": found["redline"]["fails"],

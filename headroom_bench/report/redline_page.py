@@ -82,7 +82,7 @@ def print_grid(rows: Sequence[Facts], console: Console) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("box", "model", "quant", "runtime", "slots"):
         table.add_column(name, overflow="fold")
-    for name in ("people", "$ each", "tier~"):
+    for name in ("ctx each", "people", "$ each", "tier~"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("first to run out", overflow="fold")
     for row in rows:
@@ -231,7 +231,8 @@ def _worst(groups: Mapping[str, Facts]) -> tuple[str, Facts]:
 
 def _grid_cells(row: Facts) -> list[str]:
     names = [row["hardware"], row["model"], row["quant"], row["runtime"], row["slots"]]
-    cells = [_or_dash(value) for value in names]
+    ctx = row["ctx_each"]
+    cells = [*map(_or_dash, names), "–" if ctx is None else f"{ctx:,}"]
     if row["error"]:
         return [*cells, "–", "–", "–", row["error"]]
     each = row["usd_per_person"]

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headroom_bench.target import MOCK
 from headroom_bench.units import counted
 
 _VERDICT_STYLE = {
@@ -34,9 +35,6 @@ _REPEATED = {
     "e2e_p95": "E2E p95 s",
 }
 """What is shown of the differences between repeats."""
-
-MOCK = "mock"
-"""The name of the bundled mock server's target."""
 
 Figures = Mapping[str, Any]
 

@@ -68,11 +68,14 @@ def test_a_grid_as_json_csv_and_table(capsys: pytest.CaptureFixture[str], tmp_pa
     over = ["--over", "slots=1,2", "--over", "quant=Q4_K_M"]
     rows = answer(capsys, *CHAT, *over)
     assert [row["slots"] for row in rows] == [1, 2]
+    assert all(0 <= row["ctx_each"] - row["ctx"] // row["slots"] < 256 for row in rows)
     file = tmp_path / "grid.csv"
     assert run_app([*CHAT, *over, "--csv", str(file)]) == 0
     told = capsys.readouterr()
     assert "1 of 2" in told.err
     assert "coarse and estimated" in told.out
+    assert "ctx each" in told.out
+    assert all(f" {row['ctx_each']:,} " in told.out for row in rows)
     read = list(csv.DictReader(io.StringIO(file.read_text("utf-8"))))
     assert [int(line["people"]) for line in read] == [row["people"] for row in rows]
     assert run_app([*CHAT, *over, "--csv", "-"]) == 0

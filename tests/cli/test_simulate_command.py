@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_answers import refused
 
 from headroom_bench.catalog import find_network
 from headroom_bench.cli.app import run_app
+from headroom_bench.errors import UserError
+from headroom_bench.experiments import simulate as simulate_experiment
+from headroom_bench.results.run_folder import RunFolder
 
 QUICK = ["simulate", "--duration", "5m"]
 
@@ -22,6 +26,15 @@ def answer(
     summary = json.loads(capsys.readouterr().out)
     rows = (out / summary["run_id"] / "requests.jsonl").read_text().splitlines()
     return summary, [json.loads(row) for row in rows]
+
+
+@pytest.mark.parametrize("box", ["strix-halo-128", "dgx-spark"])
+def test_the_folder_says_which_box_was_simulated(
+    box: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    summary, _ = answer(capsys, tmp_path, "--hardware", box, "--persona", "chat-reader:1")
+    assert f"-{box}-simulated-" in summary["run_id"]
+    assert "mock" not in summary["run_id"]
 
 
 def test_identical_prompts_are_cached_but_for_the_first(
@@ -224,3 +237,41 @@ def test_the_way_to_a_target_is_the_link_that_its_file_names(
     )
     assert run_app([*QUICK, str(target), *words, "--out", str(tmp_path)]) == 2
     assert f"{target}:2: link: unknown network 'pigeon'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("warmup", "told"), [("1h", True), ("1ms", False)])
+def test_a_warm_up_that_takes_all_there_is_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, warmup: str, told: bool
+) -> None:
+    words = ("--users", "1", "--prompt-tokens", "90", "--output-tokens", "9", "--requests", "3")
+    assert run_app(["simulate", *words, "--warmup", warmup, "--json", "--out", str(tmp_path)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["requests"] == 0) == told
+    warned = "every request began within the 3600 s of --warmup: none is left to judge"
+    assert (warned in summary["warnings"]) == told
+
+
+def test_a_folder_that_cannot_be_is_told_before_anything_is_simulated(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(*_: object, **__: object) -> None:
+        raise AssertionError("simulated")
+
+    monkeypatch.setattr(simulate_experiment, "predict_crowd", search)
+    file = tmp_path / "file"
+    file.touch()
+    assert "results folder" in refused(capsys, *QUICK, "--out", str(file / "results"))
+
+
+def test_what_a_disk_cannot_hold_is_shown_all_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: RunFolder, *_: object) -> None:
+        raise UserError(f"{self.path} cannot be written: No space left on device")
+
+    monkeypatch.setattr(RunFolder, "write_token_times", full)
+    words = (*QUICK, "--requests", "3", "--json", "--out", str(tmp_path))
+    assert run_app(list(words)) == 2
+    told = capsys.readouterr()
+    assert json.loads(told.out)["requests"] == 3
+    assert told.err.splitlines()[-1].endswith("No space left on device")
