@@ -95,9 +95,13 @@ class Measured:
         self.new_text.add(request)
 
     def on_record(self, record: RequestRecord, event_times_s: Moments) -> None:  # noqa: ARG002
+        self.tally.in_flight -= record.sent_s is not None
+        self.take_over(record)
+
+    def take_over(self, record: RequestRecord) -> None:
+        """Counts a request that ended, be it in a former part of the run."""
         self.records.append(record)
         tally = self.tally
-        tally.in_flight -= record.sent_s is not None
         tally.requests += 1
         tally.errors += not record.ok
         tally.completion_tokens += record.completion_tokens or 0

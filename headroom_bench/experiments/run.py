@@ -102,7 +102,8 @@ def run(
 def _run(state: RunState) -> RunOutcome:
     folder = state.folder
     earlier = state.earlier
-    state.measured.records += earlier.records
+    for record in earlier.records:
+        state.measured.take_over(record)
     state.measured.ended_s = earlier.ended_s
     state.facts = earlier.facts  # until it is asked anew
     folder.write_manifest(manifest(state, "running"))

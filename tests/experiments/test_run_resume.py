@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
+from record_makers import failed, record
 from run_tools import Ran, Running, headroom
 
 from headroom_bench.cli.app import run_app
+from headroom_bench.experiments.measuring import Measured
 from headroom_bench.results import token_times
 from headroom_bench.results.reading import read_manifest, read_requests
 
@@ -118,6 +120,18 @@ async def test_an_ended_run_goes_on_where_it_was(number: int, crowd: str, tmp_pa
     times = dict(token_times.read(run / "tokens.bin"))
     assert times.keys() == set(kept)
     assert ids(run) == [record.request_id for record in after]
+
+
+def test_progress_counts_what_ended_in_a_former_part_of_the_run() -> None:
+    measured = Measured()
+    for former in (record(0), record(1), failed(user=2)):
+        measured.take_over(former)
+    tally = measured.tally
+    tally.in_flight = 1  # one that this part of the run has sent
+    measured.on_record(record(3), [])
+    assert (tally.requests, tally.errors) == (len(measured.records), 1) == (4, 1)
+    assert tally.completion_tokens == 3 * 31
+    assert tally.in_flight == 0
 
 
 def assert_whole_talks(records: list[Any], before: set[str]) -> None:
