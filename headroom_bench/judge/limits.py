@@ -19,6 +19,10 @@ from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import spread
 from headroom_bench.units import counted
 
+TELLABLE_S = 0.01
+"""So late may our own event loop be, and so far apart a journal's clock: a shorter mean wait that
+is told by their difference may be theirs, not the server's."""
+
 
 def limits_of(
     records: Sequence[RequestRecord],
@@ -34,10 +38,10 @@ def limits_of(
     `on_radio` are the personas whose clients share a radio. Records that the harness spoilt tell
     nothing here.
     """
-    records = [record for record in records if record.valid]
+    asked, records = len(records), [record for record in records if record.valid]
     rows = [_bound_row(bound, share) for bound, share in (time_by_bound or {}).items()]
     rows += _slots(records, load)
-    rows += _cache(records, load)
+    rows += _cache(records, load, asked)
     rows += _radio(load)
     rows += _way([r for r in records if r.persona not in on_radio], "network")
     rows += _way([r for r in records if r.persona in on_radio], "radio")
@@ -92,8 +96,9 @@ def _waited(late: Sequence[RequestRecord]) -> list[str]:
     return [] if left_s is None else [f"{left_s:.3f} s to their first token nothing else explains"]
 
 
-def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]:
-    """Prompt tokens read again although they had been sent before, and answers begun anew."""
+def _cache(records: Sequence[RequestRecord], load: Load, asked: int) -> list[dict[str, Any]]:
+    """Prompt tokens read again although they had been sent before, and answers begun anew, by the
+    server's count of all that were `asked`."""
     rows = []
     # Without a first token nobody knows that the prompt was read: it may have been refused.
     known = [r for r in records if r.ttft_s is not None and r.prompt_tokens is not None]
@@ -110,12 +115,12 @@ def _cache(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any]]
         )
         rows.append(limit_row("KV", min(1.0, again / read), evidence))
     if load.preempted:
-        share = min(1.0, load.preempted / max(1, len(records)))
+        share = min(1.0, load.preempted / max(1, asked))
         rows.append(
             limit_row("KV", share, f"{counted(load.preempted, 'answer')} preempted and begun anew")
         )
     if load.killed:
-        share = min(1.0, load.killed / max(1, len(records)))
+        share = min(1.0, load.killed / max(1, asked))
         rows.append(
             limit_row(
                 "KV", share, f"{counted(load.killed, 'answer')} ended by a cache that ran out"
@@ -157,8 +162,10 @@ def _waiting(records: Sequence[RequestRecord], load: Load) -> list[dict[str, Any
     queued = "{} in the queue" if load.slots is None else f"{{}} for {before}, with slots free"
     rest = f"{{}} neither on the way nor for reading the prompt: {UNEXPLAINED}"
     return [
-        *_of_first_tokens("queue", served, queues_s, queued),
-        *_of_first_tokens("unexplained", served, rests_s, rest),
+        row
+        for limit, seconds, told in (("queue", queues_s, queued), ("unexplained", rests_s, rest))
+        if math.fsum(seconds) >= TELLABLE_S * len(served)
+        for row in _of_first_tokens(limit, served, seconds, told)
     ]
 
 

@@ -44,7 +44,8 @@ def test_who_waits_for_a_slot_is_not_told_that_it_is_the_network(
     for row in late:
         queued_s = predicted[row["request_id"]]["server_queue_s"]
         if journal:
-            assert row["server_queue_s"] == pytest.approx(queued_s, rel=0.25)
+            assert row["server_queue_s"] == pytest.approx(queued_s, rel=0.5)  # a busy machine's
+            assert row["server_queue_s"] > 0.7 * (row["ttft_s"] - row["server_prefill_s"])
         else:
             assert row["server_queue_s"] is None
             assert row["ttft_s"] > queued_s > 10 * row["network_s"]

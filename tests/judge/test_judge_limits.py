@@ -195,6 +195,14 @@ def test_waiting_for_a_slot_is_told_of_slots_and_never_of_the_network() -> None:
     assert rows["slots"]["evidence"].endswith(", 2.498 s in the queue on average")
 
 
+def test_what_clocks_differ_by_is_no_queue() -> None:
+    """A lone user's prompt of 20 tokens: 2 ms between two clocks are a seventh of TTFT."""
+    lone = {"ttft_s": 0.016, "server_prefill_s": 0.01, "concurrent_at_start": 1}
+    for told in ({"server_queue_s": 0.002}, {"server_queue_s": None}):
+        rows = by_limit([record(network_s=0.0, **lone, **told)], Load(slots=4))
+        assert rows == {}
+
+
 def test_what_is_refused_waits_for_no_slot() -> None:
     refused = failed("context_exceeded", concurrent_at_start=9)
     assert by_limit([refused] * 3, Load(slots=2)).keys() == {"context"}
