@@ -28,6 +28,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import WorldOutcome
 from headroom_bench.results.twins import twins
+from headroom_bench.roofline.weights import unlike_any_file
 from headroom_bench.units import counted as counted_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _fill(found: Beside, state: RunState, counted: Sequence[RequestRecord]) -> N
     found.box = in_words(deployment, server)
     notes = (
         memory_complaint(deployment, server),
+        unlike_any_file(deployment.model, deployment.quant),
         assumed(told_target(state), server, deployment),
         _too_fast(records, deployment),
         _drafts_unpredicted(records, deployment),

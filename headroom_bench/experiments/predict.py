@@ -25,6 +25,7 @@ from headroom_bench.roofline.ranges import (
     decode_range,
     prefill_range,
 )
+from headroom_bench.roofline.weights import unlike_any_file
 from headroom_bench.target import MOST_DRAFTED_TOKENS
 
 DEFAULT_TOKENS = 2048
@@ -341,6 +342,8 @@ def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -
     from headroom_bench.roofline.offload import host_share
 
     notes = []
+    if (why := unlike_any_file(deployment.model, deployment.quant)) is not None:
+        notes.append(why)
     host = host_share(deployment)
     if not need.fits and host.byte_s:
         notes.append(f"does not fit: {host.in_words} in host memory (never calibrated)")

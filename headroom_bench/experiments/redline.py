@@ -36,6 +36,7 @@ from headroom_bench.judge.verdict import (
 )
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import steady
+from headroom_bench.roofline.weights import unlike_any_file
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import Target
 from headroom_bench.units import people as people_of
@@ -139,7 +140,9 @@ def redline(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
     if found["redline"]["passes"] is None and found["broke"]:
         for row in found["broke"]["groups"]:
             row["passes_alone"] = _passes_alone(row["persona"], options, crowd, probe, on_trial)
-    return {**head, **found}
+    odd = unlike_any_file(deployment.model, deployment.quant)
+    warnings = [*([odd] if odd else []), *found["warnings"]]
+    return {**head, **found, "warnings": warnings}
 
 
 def _passes_alone(

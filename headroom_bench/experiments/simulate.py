@@ -19,6 +19,7 @@ from headroom_bench.judge.causes import limit_row
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
+from headroom_bench.roofline.weights import unlike_any_file
 from headroom_bench.simulate.world import Naming
 from headroom_bench.target import MOCK, Target
 
@@ -115,8 +116,11 @@ def _summary(
 
 
 def _warnings(deployment: Deployment, target: Target, outcome: WorldOutcome) -> list[str]:
-    complaint = memory_complaint(deployment, target.server)
-    told = [complaint] if complaint else []
+    complaints = (
+        memory_complaint(deployment, target.server),
+        unlike_any_file(deployment.model, deployment.quant),
+    )
+    told = [complaint for complaint in complaints if complaint is not None]
     if outcome.records and not any(record.ok for record in outcome.records):
         told.append("no request succeeded")
     return told

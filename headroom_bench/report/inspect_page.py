@@ -93,6 +93,10 @@ def _window(shape: Mapping[str, Any]) -> str:
     return told + (f" ({shape['linear_kind']})" if shape["linear_kind"] else "")
 
 
+_SAME_COUNT = 0.02
+"""Counts of parameters that differ by no more are the same: the published are rounded."""
+
+
 def _params(params: Mapping[str, Any]) -> str:
     line = f"  parameters: {_billions(params['total_b'])}"
     if params["experts"]:
@@ -101,8 +105,19 @@ def _params(params: Mapping[str, Any]) -> str:
     if params["published_total_b"]:
         line += f"; published {_billions(params['published_total_b'])}"
         if params["experts"] and params["published_active_b"]:
-            line += f" and {_billions(params['published_active_b'])}"
+            line += f" and {_billions(params['published_active_b'])}{_without_tables(params)}"
     return line + ")"
+
+
+def _without_tables(params: Mapping[str, Any]) -> str:
+    """Where a publisher does not count the embedding, of which a token uses a row."""
+    tables_b = (params["embedding"] + params["per_layer_embedding"]) / 1e9
+    published_b = params["published_active_b"]
+    if abs(params["active_b"] - tables_b - published_b) > _SAME_COUNT * published_b:
+        return ""
+    if abs(params["active_b"] - published_b) <= _SAME_COUNT * published_b:
+        return ""
+    return f", without the embedding's {_billions(tables_b)}"
 
 
 def _billions(value: float) -> str:

@@ -57,6 +57,17 @@ class WeightBytes:
     """Layers with routed experts."""
 
 
+def unlike_any_file(model: Model, quant: Quant) -> str | None:
+    """What is wrong with a format that no file of such a model is known to have; None where nothing
+    is."""
+    if quant.covers != "experts" or model.moe is not None:
+        return None
+    return (
+        f"{quant.name} is a format of experts, and {model.name} has none: no such file is known; "
+        "priced as if its layers were stored so"
+    )
+
+
 def role_bits(model: Model, quant: Quant) -> RoleBits:
     """Widths by role.
 

@@ -170,6 +170,19 @@ def test_files_of_ones_own_work_where_names_do(
     assert seen["fit"]["total_gb"] == pytest.approx(seen["memory"]["total_gb"])
 
 
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("gpt-oss-20b", "published 20.91 B and 3.61 B, without the embedding's 579.1 M)"),
+        ("Qwen3 30B-A3B", "published 30.50 B and 3.30 B)"),
+    ],
+)
+def test_a_published_count_of_active_parameters_may_leave_out_the_embedding(
+    model: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told in " ".join(_text(capsys, model).split())
+
+
 def test_a_partly_published_shape_shows_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     seen = _json(capsys, "muse-glimmer-30b", "--hardware", "gb10")
     assert seen["weights"] is None

@@ -96,6 +96,30 @@ def test_the_patience_budget_of_the_tuning_article(capsys: pytest.CaptureFixture
     assert d["patience"]["prompt_tokens"] == pytest.approx(11_000, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["predict"], "notes"),
+        (["simulate", "--requests", "2", "--persona", "chat-reader:1"], "warnings"),
+        (["redline", "--persona", "chat-reader:1", "--most", "1", "--duration", "1m",
+          "--warmup", "1s"], "warnings"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("model", "odd"), [("Llama 3.1 8B", True), ("gpt-oss-20b", False)])
+def test_a_format_that_no_file_of_the_model_has_is_told(
+    words: list[str],
+    field: str,
+    model: str,
+    odd: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = ["--out", str(tmp_path)] if words[0] == "simulate" else []
+    box = ("--hardware", "dgx-spark", "--model", model, "--quant", "MXFP4")
+    told = answer(capsys, *words, *box, *out)[field]
+    assert any("MXFP4 is a format of experts" in line for line in told) == odd
+
+
 def test_users_beyond_the_slots_wait(capsys: pytest.CaptureFixture[str]) -> None:
     d = answer(capsys, *SPARK, "--users", "6", "--slots", "4")
     assert d["decode"]["users"] == 4
