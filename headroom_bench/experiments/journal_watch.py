@@ -108,7 +108,7 @@ class JournalWatch:
         `round_trip_s`: life seconds."""
         asked = [timings for record in requests if (timings := server_timings(record))]
         report = join(self.records, asked)
-        _mark_truncated(self.records, requests)
+        mark_truncated(self.records, requests)
         folder.write_rows("journal.jsonl", self.records)
         if self.samples:
             folder.write_rows("journal_samples.jsonl", self.samples)
@@ -149,7 +149,7 @@ def server_timings(record: RequestRecord) -> ServerTimings | None:
     )
 
 
-def _mark_truncated(journal: Iterable[JournalRecord], requests: Iterable[RequestRecord]) -> None:
+def mark_truncated(journal: Iterable[JournalRecord], requests: Iterable[RequestRecord]) -> None:
     """Takes over what only the server's journal may tell, where it was joined."""
     cut = {each.request_id for each in journal if each.truncated and each.request_id is not None}
     for request in requests:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from record_makers import record
 
+from headroom_bench.experiments.journal_watch import mark_truncated
 from headroom_bench.experiments.server_clock import fill_queues, load_within
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord
@@ -79,3 +80,12 @@ def test_a_queue_is_from_the_arrival_until_a_slot_took_the_request_up() -> None:
 def test_what_is_joined_to_nothing_tells_nothing() -> None:
     assert load_within([told(0.0, 5.0, None)], [record()], 0.0, 10.0) == Load()
     assert load_within([], [record()], 0.0, 10.0) == Load()
+
+
+def test_what_the_journal_calls_truncated_is_of_the_requests_that_it_was_joined_to() -> None:
+    asked = [record(user=user, truncated=False) for user in range(2)]
+    whole, cut, others = told(1, 2, asked[0].request_id), told(3, 4, None), told(5, 6, None)
+    cut.request_id = asked[1].request_id
+    whole.truncated, cut.truncated, others.truncated = False, True, True
+    mark_truncated([whole, cut, others], asked)
+    assert [one.truncated for one in asked] == [False, True]

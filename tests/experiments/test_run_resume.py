@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
-from record_makers import failed, record
+from record_makers import failed
+from record_makers import record as made
 from run_tools import Ran, Running, headroom
 
 from headroom_bench.cli.app import run_app
@@ -124,11 +125,11 @@ async def test_an_ended_run_goes_on_where_it_was(number: int, crowd: str, tmp_pa
 
 def test_progress_counts_what_ended_in_a_former_part_of_the_run() -> None:
     measured = Measured()
-    for former in (record(0), record(1), failed(user=2)):
+    for former in (made(0), made(1), failed(user=2)):
         measured.take_over(former)
     tally = measured.tally
     tally.in_flight = 1  # one that this part of the run has sent
-    measured.on_record(record(3), [])
+    measured.on_record(made(3), [])
     assert (tally.requests, tally.errors) == (len(measured.records), 1) == (4, 1)
     assert tally.completion_tokens == 3 * 31
     assert tally.in_flight == 0
