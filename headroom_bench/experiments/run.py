@@ -257,8 +257,9 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
     options = state.options
     control = Control(access)
     try:
+        target = options.target
         state.facts = facts = await probe(
-            control, options.target.dialect, lambda: monotonic_ns() / 1e6
+            control, target.dialect, lambda: monotonic_ns() / 1e6, target.model
         )
         model = options.target.model or facts.model
         tokenizer = await tokenizer_of(control, facts.dialect, model)

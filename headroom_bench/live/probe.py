@@ -127,8 +127,10 @@ def _reason(why: BaseException) -> str:
     return str(why) or type(why).__name__
 
 
-async def probe(control: Control, dialect: str, clock_ms: Any) -> TargetFacts:
-    """Asks a target what it is.
+async def probe(
+    control: Control, dialect: str, clock_ms: Any, asked: str | None = None
+) -> TargetFacts:
+    """Asks a target what it is. `asked`: the model that it will be asked for, where that is known.
 
     `clock_ms` reads a monotonic clock in milliseconds. Only silence is an error here: whatever a
     server answers, the run's own requests will tell what it makes of them.
@@ -137,7 +139,7 @@ async def probe(control: Control, dialect: str, clock_ms: Any) -> TargetFacts:
         TargetError: nothing answers HTTP at the URL.
     """
     facts = TargetFacts(dialect)
-    owner = _read_models(facts, await control.get("/v1/models"))
+    owner = _read_models(facts, await control.get("/v1/models"), asked)
     props = await control.get("/props")
     is_llamacpp = _is_llamacpp(props)
     speaks = "llamacpp" if is_llamacpp else owner
@@ -158,8 +160,9 @@ async def probe(control: Control, dialect: str, clock_ms: Any) -> TargetFacts:
     return facts
 
 
-def _read_models(facts: TargetFacts, response: httpx.Response) -> str | None:
-    """Which models there are; returns whose they are said to be."""
+def _read_models(facts: TargetFacts, response: httpx.Response, asked: str | None) -> str | None:
+    """Which models there are, and what is said of the one that is asked for, else of the first;
+    returns whose they are said to be."""
     if response.status_code != 200:
         facts.notes.append(f"/v1/models answered HTTP {response.status_code}")
         return None
@@ -167,14 +170,14 @@ def _read_models(facts: TargetFacts, response: httpx.Response) -> str | None:
     if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
         facts.notes.append("/v1/models lists no model")
         return None
-    first = listed[0]
-    ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
-    facts.model = ids[0] if isinstance(ids[0], str) else None
-    facts.served = [each for each in ids if isinstance(each, str)]
-    for where, key in ((first.get("meta"), "n_ctx"), (first, "max_model_len")):
+    models = [each for each in listed if isinstance(each, dict)]
+    facts.served = [each["id"] for each in models if isinstance(each.get("id"), str)]
+    found = next((each for each in models if asked and each.get("id") == asked), listed[0])
+    facts.model = found["id"] if isinstance(found.get("id"), str) else None
+    for where, key in ((found.get("meta"), "n_ctx"), (found, "max_model_len")):
         told = _told_count(facts, "/v1/models", where, key)
         facts.ctx_per_slot = facts.ctx_per_slot if told is None else told
-    owner = first.get("owned_by")
+    owner = found.get("owned_by")
     return owner if isinstance(owner, str) else None
 
 

@@ -82,6 +82,23 @@ async def test_llama_cpp_is_known_by_its_properties() -> None:
     assert facts.build == "b11549-x"
 
 
+@pytest.mark.parametrize(
+    ("asked", "model", "ctx"), [(None, "small", 4096), ("large", "large", 131_072),
+                                ("unknown", "small", 4096)]
+)  # fmt: skip
+async def test_of_several_models_the_one_that_is_asked_for_is_told_of(
+    asked: str | None, model: str, ctx: int
+) -> None:
+    class Two(Said):
+        async def get(self, path: str) -> httpx.Response:
+            listed = [{"id": "small", "max_model_len": 4096}, 7,
+                      {"id": "large", "max_model_len": 131_072}]  # fmt: skip
+            return httpx.Response(200, json={"data": listed if path == "/v1/models" else []})
+
+    facts = await probe(cast(Control, Two("vllm", None)), "vllm", lambda: 0.0, asked)
+    assert (facts.model, facts.ctx_per_slot, facts.served) == (model, ctx, ["small", "large"])
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_that_nobody_is_behind_is_not_called_the_server(scheme: str) -> None:
     proxy = f"http://127.0.0.1:{free_port()}"
