@@ -183,7 +183,7 @@ class LiveWorld:
         self, request: Request, prompt: Prompt, exchange: Exchange, record: RequestRecord
     ) -> None:
         """Reads an answer, completes its record, and hands it to whoever keeps or shows it."""
-        reading = await _parse(exchange)
+        reading = await _in_turns(_parsing(exchange))
         await asyncio.sleep(0)
         round_trip_s = self._asking.round_trip_s
         times = fill_from_wire(record, request, exchange, reading, self._clock, round_trip_s)
@@ -204,6 +204,8 @@ class LiveWorld:
         finally:
             waiting.cancel()
             self._pacing.discard(waiting)
+        if waiting.done() and not waiting.cancelled():
+            waiting.result()
 
     def _take_turn(self) -> None:
         """Counts a request against the run's budget; the last one stops the world."""
@@ -314,12 +316,9 @@ async def _in_turns(steps: Generator[None, None, Done]) -> Done:
             slice_ends_ns = monotonic_ns() + SLICE_NS
 
 
-async def _parse(exchange: Exchange) -> Reading:
-    """Reads an ended exchange in slices, so that other streams are stamped on time."""
-    slice_ends_ns = monotonic_ns() + SLICE_NS  # the loop's own time stands still meanwhile
+def _parsing(exchange: Exchange) -> Generator[None, None, Reading]:
+    """Reads an ended exchange, in steps between which other streams are stamped on time."""
     reading = Reading()
     for reading in read_stream(exchange):  # noqa: B007  (the last one is the whole)
-        if monotonic_ns() > slice_ends_ns:
-            await asyncio.sleep(0)
-            slice_ends_ns = monotonic_ns() + SLICE_NS
+        yield
     return reading
