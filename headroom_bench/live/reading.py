@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from headroom_bench.live.alike import Alike, Stamped
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.sse import StreamEvent, stream_events, unpacked
@@ -277,6 +279,10 @@ def _read_error(reading: Reading, parsed: dict[str, Any]) -> bool:
 def _json(data: bytes) -> Any:
     if len(data) > _LARGEST_EVENT_BYTES:
         return None
+    try:
+        return msgspec.json.decode(data)  # in a quarter of the time, and strict
+    except (ValueError, RecursionError):
+        pass  # what servers write in spite of the rules is read all the same
     try:
         return _DECODER.decode(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_recordings import CAPTURES
 
 from headroom_bench.live.exchange import Exchange
-from headroom_bench.live.reading import Reading, read_stream
+from headroom_bench.live.reading import Reading, _json, read_stream
 from headroom_bench.live.sse import stream_events
 
 STREAMS = sorted(
@@ -131,3 +131,28 @@ def test_several_tokens_an_event(field: str) -> None:
     assert reading.channels == [
         "content", "silent", "content", "content",
     ]  # fmt: skip
+
+
+NUMBERS = ["-0", "1e400", "1e-400", "0.1", "-1E+2", "9" * 30, "NaN", "-Infinity", "01"]
+TEXTS = [r'"\ud800"', r'"\u00e9\n"', '"a\nb"', r'"\/"', '""', '"\t"', '"\x7f"', r'"\q"']
+
+
+@given(
+    st.recursive(
+        st.sampled_from(["null", "true", *NUMBERS, *TEXTS]) | st.text(max_size=4).map(json.dumps),
+        lambda inner: (
+            st.lists(inner, max_size=3).map(lambda each: f"[{', '.join(each)}]")
+            | st.lists(st.tuples(st.sampled_from(['"a"', '"b"']), inner), max_size=3).map(
+                lambda each: f"{{{','.join(f'{key}:{value}' for key, value in each)}}}"
+            )
+        ),
+        max_leaves=6,
+    )
+)
+@settings(max_examples=500, deadline=None)
+def test_a_fast_decoder_says_what_the_usual_one_does(text: str) -> None:
+    try:
+        usual = json.loads(text, strict=False)
+    except ValueError:
+        usual = None
+    assert repr(_json(text.encode("utf-8", "surrogatepass"))) == repr(usual)
