@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -28,7 +29,7 @@ def simulate(
     """Run the same crowd against a virtual box in virtual time; same records and summary."""
     from rich.console import Console
 
-    from headroom_bench.experiments.simulate import SimulateOptions
+    from headroom_bench.experiments.simulate import NotSavedError, SimulateOptions
     from headroom_bench.experiments.simulate import simulate as simulate_experiment
     from headroom_bench.report.terminal import print_summary
 
@@ -42,11 +43,19 @@ def simulate(
         warmup_s=warmup_s,
         thinking=thinking,
     )
-    folder, summary = simulate_experiment(options)
-    if as_json:
-        typer.echo(json.dumps(summary, indent=1))
-    else:
-        print_summary(summary, Console())
+
+    def show(summary: dict[str, Any]) -> None:
+        if as_json:
+            typer.echo(json.dumps(summary, indent=1))
+        else:
+            print_summary(summary, Console())
+
+    try:
+        folder, summary = simulate_experiment(options)
+    except NotSavedError as why:
+        show(why.summary)
+        raise
+    show(summary)
     typer.echo(f"results in {folder}", err=True)
     nothing = summary["requests"] > 0 and summary["requests"] == summary["errors"]
     return EXIT_TARGET if nothing else 0

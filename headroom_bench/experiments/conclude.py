@@ -19,6 +19,7 @@ from headroom_bench.experiments.run_state import (
 )
 from headroom_bench.experiments.thinking import cut_in_thought
 from headroom_bench.experiments.too_few import too_few
+from headroom_bench.experiments.warm_up import left_nothing
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
@@ -77,7 +78,7 @@ def conclude(state: RunState) -> RunOutcome:
             *harness_complaints(harness, records),
             *_complaints(records),
             *_first_failures(records),
-            *_left_nothing(state),
+            *left_nothing(records, window.warmup_s),
             *prompt_notes(state.options.crowd, records),
             *cut_in_thought(records),
         ],
@@ -103,13 +104,6 @@ def _exit_code(state: RunState) -> int:
     records = state.measured.records
     failed = records and not any(record.ok for record in records)
     return EXIT_TARGET if failed else 0
-
-
-def _left_nothing(state: RunState) -> list[str]:
-    warmup_s, records = state.options.warmup_s, state.measured.records
-    if not records or any(record.started_at_s >= warmup_s for record in records):
-        return []
-    return [f"every request began within the {warmup_s:g} s of --warmup: none is left to judge"]
 
 
 def _cut_off(state: RunState) -> list[str]:

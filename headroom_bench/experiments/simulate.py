@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
+from headroom_bench.errors import UserError
 from headroom_bench.experiments.box_words import in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.experiments.too_few import too_few
+from headroom_bench.experiments.warm_up import left_nothing
 from headroom_bench.judge.causes import limit_row
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
@@ -41,13 +43,23 @@ class SimulateOptions:
     """Models that may reason do; those that always reason do anyhow."""
 
 
+class NotSavedError(UserError):
+    """What was simulated could not be written; its summary is here."""
+
+    def __init__(self, why: str, summary: dict[str, Any]) -> None:
+        super().__init__(why)
+        self.summary = summary
+
+
 def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
     """Runs it and writes it to disk: requests.jsonl holds the predicted records.
 
     Raises:
-        UserError: the target does not say what runs there, or results cannot be written.
+        UserError: the target does not say what runs there, or there cannot be a folder.
+        NotSavedError: the folder cannot hold the results.
     """
     deployment = deployment_of(options.target)
+    RunFolder.try_below(options.out)
     target = options.target
     crowd = with_thinking(options.crowd, deployment.model, options.thinking)
     naming = Naming("", target.name, deployment.model.name)
@@ -66,17 +78,20 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
     folder = RunFolder.create(options.out, f"{where}-simulated", crowd.name, datetime.now())
     for record in outcome.records:
         record.run_id = folder.run_id
-    folder.write_rows("requests.jsonl", outcome.records)
-    folder.write_token_times(token_times.items())
-    targets = {name: persona.target for name, persona in crowd.personas().items()}
-    folder.write_rows("turns.jsonl", turns_of(outcome.records, targets))
     summary = _summary(options, crowd, deployment, _with_memory(outcome, deployment, target))
     summary["run_id"] = folder.run_id
     enough = options.max_requests is not None and len(outcome.records) >= options.max_requests
     duration_s = None if enough else options.duration_s
     summary["notes"] = too_few(crowd, summary, duration_s, options.warmup_s)
-    folder.write_json("summary.json", summary)
-    folder.write_manifest(_manifest(options, crowd, deployment) | {"run_id": folder.run_id})
+    targets = {name: persona.target for name, persona in crowd.personas().items()}
+    try:
+        folder.write_rows("requests.jsonl", outcome.records)
+        folder.write_token_times(token_times.items())
+        folder.write_rows("turns.jsonl", turns_of(outcome.records, targets))
+        folder.write_json("summary.json", summary)
+        folder.write_manifest(_manifest(options, crowd, deployment) | {"run_id": folder.run_id})
+    except UserError as why:
+        raise NotSavedError(str(why), summary) from None
     return folder.path, summary
 
 
@@ -111,7 +126,10 @@ def _summary(
         crowd.counts(),
         Window(options.warmup_s, outcome.ended_s or 0.0),
         {"lag_p99_ms": None, "cpu_share": None, "valid": True},
-        _warnings(deployment, target, outcome),
+        [
+            *_warnings(deployment, target, outcome),
+            *left_nothing(outcome.records, options.warmup_s),
+        ],
     )
 
 

@@ -90,6 +90,11 @@ class RunFolder:
         raise UserError(f"results folder {parent / stem} exists a thousand times over")
 
     @classmethod
+    def try_below(cls, parent: Path) -> None:
+        """Raises `UserError` where no folder can be made below `parent`; leaves none."""
+        cls.create(parent, "trial", "trial", datetime.now()).path.rmdir()
+
+    @classmethod
     def made(cls, path: Path, within: str = "") -> RunFolder:
         """The folder at `path` itself, made where it is not there. Raises `UserError`."""
         try:
