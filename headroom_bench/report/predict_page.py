@@ -22,10 +22,11 @@ _BOUNDS = {
 _RESULTS = (
     "fits", "total_gb", "prompt_tokens", "prefill_tok_s", "prefill_low_tok_s", "prefill_high_tok_s",
     "prefill_confidence", "ttft_s", "context_tokens", "decode_users", "decode_tok_s_per_user",
-    "decode_low_tok_s_per_user", "decode_high_tok_s_per_user", "decode_tok_s_total",
-    "decode_bound", "decode_confidence", "published_id", "published_tok_s", "error",
+    "decode_tok_s_total", "low", "high", "decode_bound", "confidence", "published_id",
+    "published_tok_s", "error",
 )  # fmt: skip
-"""Columns of a grid's CSV after those of its rows."""
+"""Columns of a grid's CSV after those of its rows; `low`, `high` and `confidence` are those of
+`decode_tok_s_per_user`, as in `--json`, and others read them by these names."""
 _MOST_LEVERS = 4
 _LABELS = {
     "MEASURED": "constants of your own measurements of this model on this box",
@@ -260,11 +261,11 @@ def _result(document: dict[str, Any]) -> dict[str, Any]:
         "context_tokens": decode["context_tokens"],
         "decode_users": decode["users"],
         "decode_tok_s_per_user": f"{decode['tok_s_per_user']:.3f}",
-        "decode_low_tok_s_per_user": f"{document['low']:.3f}",
-        "decode_high_tok_s_per_user": f"{document['high']:.3f}",
         "decode_tok_s_total": f"{decode['tok_s_total']:.3f}",
+        "low": f"{document['low']:.3f}",
+        "high": f"{document['high']:.3f}",
         "decode_bound": decode["bound"],
-        "decode_confidence": document["confidence"],
+        "confidence": document["confidence"],
         "published_id": published["id"] if published else "",
         "published_tok_s": f"{published['tok_s']:.3f}" if published else "",
     }
