@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
 from typing import Annotated
@@ -64,6 +65,7 @@ def run_app(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     words = [word for word in arguments if word != "--debug"]
     try:
+        _refuse_empty(words)
         code = app(args=words, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except UserError as why:
@@ -87,6 +89,18 @@ def run_app(arguments: list[str]) -> int:
         return 1
 
 
+def _refuse_empty(words: list[str]) -> None:
+    """Raises `UserError` for a word that holds nothing, as an unset variable of a script leaves
+    one: it would pass for an option left out, or for this folder."""
+    for before, word in itertools.pairwise(["", *words]):
+        flag, equals, value = word.partition("=")
+        if not word:
+            where = f"{before} is followed by an empty one" if before else "the first word is empty"
+            raise UserError(f"{where}: leave it out")
+        if flag.startswith("--") and equals and not value:
+            raise UserError(f"{flag} is empty: leave it out")
+
+
 def _tell(text: str) -> None:
     """To stderr, without keys."""
     print(redact(text), file=sys.stderr)
@@ -103,4 +117,6 @@ def _usage_message(why: Exception) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Whatever a file, a server or a user put into it: no terminal obeys what is printed of it."""
+    line = " ".join(text.split())
+    return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in line)

@@ -62,7 +62,12 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("redline", "mock", "--runtime", "mlx", "--kv-unified"), "has no slots: leave out"),
         (("simulate", "http://127.0.0.1:1"), "give --hardware, --quant, --model"),
         (("fetch-model", "smollm3"), "unknown small model 'smollm3'"),
+        (("run", "mock", "--journal", ""), "--journal is followed by an empty one: leave it out"),
+        (("predict", "--hardware=", "--model", "gpt-oss-20b"), "--hardware is empty: leave it out"),
+        (("simulate", "--out", ""), "--out is followed by an empty one"),
+        (("", "run"), "the first word is empty"),
         (("nonsense",), "No such command"),
+        (("run", "mock", "--crowd", "d\x1b[31mmo\u202e"), "crowd 'd\\x1b[31mmo\\u202e'"),
     ],
 )
 def test_wrong_words_are_told_in_one_line(
