@@ -116,7 +116,11 @@ def redline(
         thinking=thinking,
     )
     if options.warmup_s >= options.duration_s:
-        raise UserError("--warmup leaves nothing of --duration")
+        usual = "" if warmup else ", which it is where --warmup is not given,"
+        raise UserError(
+            f"a warm-up of {options.warmup_s:g} s{usual} leaves nothing of a probe of "
+            f"{options.duration_s:g} s (--duration)"
+        )
     if over:
         return _grid(options, over, csv, as_json)
     if live:

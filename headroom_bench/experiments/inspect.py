@@ -53,6 +53,7 @@ def inspect(options: InspectOptions) -> dict[str, Any]:
     or a file or value that is wrong.
     """
     model = find_model(options.name)
+    find_runtime(options.runtime)  # a wrong name is told where nothing rests on it, too
     quant = _quant(model, options)
     weights = None if model.partial else weight_bytes(model, quant)
     document = {

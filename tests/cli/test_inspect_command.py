@@ -218,6 +218,7 @@ def test_config_and_toml_files(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         (["llamma-3.1-8b"], "did you mean llama-3.1-8b"),
         (["gpt-oss-120b", "--quant", "Q9"], "unknown quantization 'Q9'"),
         (["gpt-oss-120b", "--kv-k", "q9"], "KV cache type"),
+        (["gpt-oss-120b", "--runtime", "vlllm"], "unknown runtime 'vlllm'; did you mean vllm"),
         (["gpt-oss-120b", "--context", "lots"], "--context"),
         (["gpt-oss-120b", "--hardware", "rtx 9999"], "hardware"),
         (["gpt-oss-120b", "--vs", "nothing.gguf"], "does not exist"),

@@ -96,13 +96,20 @@ def test_a_grid_as_json_csv_and_table(capsys: pytest.CaptureFixture[str], tmp_pa
         (["--over", "slots=2", "--csv", "-", "--json"], "has stdout to itself: leave out --json"),
         (["--without", "nobody"], "unknown persona of crowd chat-readerx1 'nobody'"),
         (["--without", "chat-reader"], "--without leaves nobody"),
-        (["--warmup", "10m"], "--warmup leaves nothing of --duration"),
+        (["--warmup", "10m"], "a warm-up of 600 s leaves nothing of a probe of 600 s (--duration)"),
         (["--duration", "soon"], "--duration"),
         (["--over", "slots=2", "--csv", "/no/x.csv"], "--csv /no/x.csv cannot be written"),
     ],
 )  # fmt: skip
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
     assert told in refused(capsys, *CHAT, *words)
+
+
+def test_a_warm_up_that_nobody_gave_is_not_blamed_on_an_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = refused(capsys, "redline", "--duration", "3m")
+    assert "a warm-up of 300 s, which it is where --warmup is not given, leaves nothing" in told
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
