@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from headroom_bench.errors import UserError
+from headroom_bench.redaction import MASK
+from headroom_bench.secret_words import is_variable
 from headroom_bench.target import DIALECTS
 from headroom_bench.units import parse_size
 from mock_server.fault_list import faults_table
@@ -41,7 +43,8 @@ def _options(argv: list[str] | None, name: str) -> MockOptions:
     if key_env is not None:
         key = os.environ.get(key_env)
         if not key:
-            raise UserError(f"--api-key-env: the environment has no {key_env}")
+            named = key_env if is_variable(key_env) else f"variable {MASK}, which is no name of one"
+            raise UserError(f"--api-key-env: the environment has no {named}")
     given["ctx"] = parse_size(given["ctx"], "--ctx")
     if given["pool"] is not None:
         given["pool"] = parse_size(given["pool"], "--pool")

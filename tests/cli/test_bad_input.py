@@ -232,6 +232,8 @@ def test_help_and_version_are_light() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("--api-key-env", "NO_SUCH_VARIABLE"), "the environment has no NO_SUCH_VARIABLE"),
+        (("--api-key-env", "sk-planted0123"), "the environment has no variable ***, which is no"),
         (("--port", "99999"), "--port 99999 is no port"),
         (("--time-scale", "nan"), "--time-scale must be above 0"),
         (("--loading-s", "inf"), "--loading-s must be 0 or more"),
