@@ -62,7 +62,8 @@ def live_redline(
                 f"interrupted after {len(runs)} runs; they are saved, the last in {outcome.folder}"
             )
         figures = outcome.summary["totals"]
-        load = Load(figures["busy_share"], figures["all_slots_share"], slots=figures["slots"])
+        names = ("busy_share", "all_slots_share", "preempted", "killed", "slots")
+        load = Load(**{name: figures[name] for name in names})
         return Probed(read_requests(outcome.folder), load, outcome.summary["duration_s"])
 
     head = {

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headroom_bench.report.terminal import where_lived
+from headroom_bench.report.terminal import VERDICT_STYLE, where_lived
 from headroom_bench.units import counted, in_words, people
 
 Facts = Mapping[str, Any]
@@ -43,13 +43,6 @@ _HELP_FAILED = {
     "abandoned": "a box that answers faster, or more slots",
 }
 """What helps whoever gets no answer, by kind of error."""
-
-_STYLE = {
-    "failing": "bold red",
-    "tight": "bold yellow",
-    "right-sized": "bold green",
-    "overkill": "bold cyan",
-}
 
 
 def print_redline(found: Facts, console: Console) -> None:
@@ -109,7 +102,7 @@ def _title(found: Facts) -> str:
     where = ""
     if found.get("hardware"):
         where = f" ({found['model']} {found['quant']} on {found['hardware']}, {found['runtime']}"
-        where += f", {found['slots']} slots)" if found.get("slots") else ")"
+        where += f", {counted(found['slots'], 'slot')})" if found.get("slots") else ")"
     measured = "" if found["world"] == "predicted" else ", measured"
     return f"redline of crowd {found['crowd']}{where_lived(found)}{where}{measured}"
 
@@ -134,7 +127,7 @@ def _bracket(found: Facts) -> Text:
     line = (
         Text(f"{people(passes)} {'passes' if passes == 1 else 'pass'}", style="bold")
         .append(" (")
-        .append(found["verdict"], style=_STYLE.get(found["verdict"], ""))
+        .append(found["verdict"], style=VERDICT_STYLE.get(found["verdict"], ""))
     )
     return line.append("), " + (f"{fails} fail" if fails else "and nobody was seen to fail"))
 
@@ -214,7 +207,7 @@ def _curve(points: Sequence[Facts]) -> Table:
             _percent(point["busy_share"]),
             f"{point['requests']:,}",
             str(point["trials"]),
-            Text(point["verdict"], style=_STYLE.get(point["verdict"], "")),
+            Text(point["verdict"], style=VERDICT_STYLE.get(point["verdict"], "")),
             name,
         )
     return table

@@ -12,7 +12,7 @@ from rich.text import Text
 from headroom_bench.target import MOCK
 from headroom_bench.units import counted
 
-_VERDICT_STYLE = {
+VERDICT_STYLE = {
     "failing": "bold red",
     "tight": "bold yellow",
     "right-sized": "bold green",
@@ -131,7 +131,7 @@ def _outcome(figures: Figures) -> Text:
     share = figures["target_met_share"]
     met = "" if share is None else f"{share:.0%} met, "
     word = figures["verdict"]
-    return Text(met, style="not bold").append(word, style=_VERDICT_STYLE.get(word, ""))
+    return Text(met, style="not bold").append(word, style=VERDICT_STYLE.get(word, ""))
 
 
 def _at(metric: str, figures: Figures) -> str:
@@ -268,11 +268,11 @@ def _verdicts(summary: Figures) -> Text:
     predicted = summary.get("predicted")
     word = summary["verdict"]
     label = "predicted" if summary.get("world") == "predicted" else "measured"
-    line = Text(f"verdict ({label}): ").append(word, style=_VERDICT_STYLE.get(word, "bold"))
+    line = Text(f"verdict ({label}): ").append(word, style=VERDICT_STYLE.get(word, "bold"))
     line.append(_first_to_break(summary))
     if predicted is not None:
         word = predicted["verdict"]
-        line.append("; predicted: ").append(word, style=_VERDICT_STYLE.get(word, "bold"))
+        line.append("; predicted: ").append(word, style=VERDICT_STYLE.get(word, "bold"))
         line.append(_first_to_break(predicted))
     busy = summary["totals"].get("busy_share")
     return line if busy is None else line.append(f"; busy {busy:.0%} of the time")
