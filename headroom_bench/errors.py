@@ -25,6 +25,24 @@ class TargetError(UserError):
     exit_code = EXIT_TARGET
 
 
+_BLANKS = "\n\r\t\u00a0"
+"""Not printable by Python's rule, and in texts all the same."""
+
+
+def unshowable(text: str) -> str | None:
+    """The first character that a terminal would obey instead of showing it; None where none is."""
+    if text.isprintable():
+        return None
+    return next((mark for mark in text if not mark.isprintable() and mark not in _BLANKS), None)
+
+
+def written_out(text: str) -> str:
+    """The text in one line, with what a terminal would obey as escapes (`\\x1b`)."""
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in text)
+
+
 def unknown_name(what: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
     """A `UserError` for a name that does not exist, with the nearest ones that do; where none is
     near, with all of them if they are few."""

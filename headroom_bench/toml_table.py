@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headroom_bench.errors import UserError
+from headroom_bench.errors import UserError, unshowable
 
 T = TypeVar("T")
 Check = Callable[[str], object]
@@ -20,8 +20,6 @@ Key = tuple[str | int, ...]
 """Where a value stands: names of fields and tables, and places in arrays (0-based)."""
 Places = Mapping[Key, tuple[Path, int]]
 """File and line of every key."""
-_BLANKS = "\n\r\t\u00a0"
-"""Not printable by Python's rule, and in texts all the same."""
 
 
 class Table:
@@ -108,9 +106,9 @@ class Table:
             return value
         if not empty and not value.strip():
             raise self.error(field, "is empty; leave it out where nothing is meant")
-        for mark in value:
-            if not mark.isprintable() and mark not in _BLANKS:
-                raise self.error(field, f"holds {mark!r}, which no terminal can show")
+        mark = unshowable(value)
+        if mark is not None:
+            raise self.error(field, f"holds {mark!r}, which no terminal can show")
         return value
 
     def name(self, field: str, check: Check | None) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.errors import UserError, unknown_name, unshowable
 
 T = TypeVar("T")
 Facts = Mapping[str, Any]
@@ -116,6 +116,9 @@ def _number(value: Any, where: str) -> float:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{where} must be text, not {value!r}")
+    mark = unshowable(value)
+    if mark is not None:
+        raise UserError(f"{where} holds {mark!r}, which no terminal can show")
     return value
 
 

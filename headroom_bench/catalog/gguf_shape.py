@@ -31,6 +31,7 @@ from headroom_bench.catalog.model import (
 )
 from headroom_bench.catalog.stored import stored_weights
 from headroom_bench.catalog.windows import WINDOW_EVERY, pattern_in_words, windowed
+from headroom_bench.errors import written_out
 
 _GEMMA3N_OWN_CACHE_LAYERS = 20
 """llama.cpp has this number in its code for gemma3n, not in the file."""
@@ -135,7 +136,7 @@ def _name(blocks: Blocks) -> str:
     """Printable, whatever stands in the file."""
     told = blocks.header.metadata.get("general.name")
     name = told if isinstance(told, str) and told.strip() else blocks.path.stem
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
+    return written_out(name)
 
 
 def _some_attend(

@@ -26,6 +26,7 @@ from headroom_bench.catalog.model import (
     SparseAttention,
 )
 from headroom_bench.catalog.windows import pattern_in_words
+from headroom_bench.errors import written_out
 
 _LEFT_OUT = {
     "gemma3_text": {
@@ -118,7 +119,8 @@ def _without_nulls(fields: Fields) -> dict[str, object]:
 
 def _name(fields: Fields) -> str:
     told = fields.get("_name_or_path", "name_or_path")
-    return told if isinstance(told, str) and told else f"{fields.path.parent.name or fields.path}"
+    name = told if isinstance(told, str) and told else f"{fields.path.parent.name or fields.path}"
+    return written_out(name)
 
 
 def _kv_heads(fields: Fields, heads: int, blocks: list[object] | None) -> int:

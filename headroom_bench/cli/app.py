@@ -20,7 +20,7 @@ from headroom_bench.cli import (
     run_command,
     simulate_command,
 )
-from headroom_bench.errors import UserError
+from headroom_bench.errors import UserError, written_out
 from headroom_bench.redaction import redact
 
 app = typer.Typer(
@@ -118,5 +118,4 @@ def _usage_message(why: Exception) -> str:
 
 def _one_line(text: str) -> str:
     """Whatever a file, a server or a user put into it: no terminal obeys what is printed of it."""
-    line = " ".join(text.split())
-    return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in line)
+    return written_out(" ".join(text.split()))

@@ -147,6 +147,7 @@ def test_a_file_of_ones_own_is_an_entry(tmp_path: Path) -> None:
         (_MODEL + "moe = 3", "moe must be a table"),
         (_MODEL + "[moe]\nn_experts = 8", "moe: field experts_per_token is missing"),
         ("name = ", "cannot be read as TOML"),
+        ('name = "\\u001b[2Jx"', r"name holds '\\x1b', which no terminal can show"),
     ],
 )
 def test_a_wrong_file_is_named_with_the_field(tmp_path: Path, text: str, complaint: str) -> None:
