@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headroom_bench.crowd.phrases import NUMBER, PHRASES, WORD
@@ -29,6 +29,7 @@ def pieces(text: str) -> int:
 
 
 @given(st.integers(1, 400), st.integers(0, 30))
+@settings(deadline=None)
 def test_bare_words_have_as_many_pieces_as_tokens_were_asked(tokens: int, before: int) -> None:
     writer = Writer(BARE, "salt")
     for _ in range(before):
@@ -39,6 +40,7 @@ def test_bare_words_have_as_many_pieces_as_tokens_were_asked(tokens: int, before
 
 
 @given(st.sampled_from(KINDS), st.integers(1, 900))
+@settings(deadline=None)
 def test_phrases_and_words_have_the_length_together(kind: str, tokens: int) -> None:
     """The guessed vocabulary's sizes are those of `estimate_tokens`, which adds up over phrases."""
     text = Writer(guessed_vocabulary(), "salt").write(kind, tokens)
