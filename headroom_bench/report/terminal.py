@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headroom_bench.errors import written_out
 from headroom_bench.target import MOCK
 from headroom_bench.units import counted
 
@@ -65,11 +66,11 @@ def print_summary(summary: Figures, console: Console) -> None:
     for note in summary.get("notes") or []:
         console.print(Text(f"note: {note}"))
     for warning in summary.get("warnings") or []:
-        console.print(Text(f"warning: {warning}", style="yellow"))
+        console.print(Text(f"warning: {written_out(warning)}", style="yellow"))
 
 
 def _title(summary: Figures) -> str:
-    model = f" ({summary['model']})" if summary.get("model") else ""
+    model = f" ({written_out(summary['model'])})" if summary.get("model") else ""  # a server's word
     box = f"\nbox: {summary['box']}" if summary.get("box") else ""
     return f"crowd {summary['crowd']}{where_lived(summary)}{model}{box}"
 

@@ -315,6 +315,14 @@ def test_names_are_shown_as_they_are() -> None:
     assert "  slots: all [red] taken" in lines
 
 
+def test_what_a_server_calls_its_model_cannot_steer_a_terminal() -> None:
+    summary = summarised(GOOD, warnings=["it said \x1b]0;x\x07"]) | {"model": "m\x1b[2J"}
+    page = "\n".join(shown(summary))
+    assert "\x1b" not in page
+    assert r"m\x1b[2J" in page
+    assert r"it said \x1b]0;x\x07" in page
+
+
 def test_progress_is_one_plain_line_now_and_then() -> None:
     page = io.StringIO()
     console = Console(file=page, width=100, color_system=None)
