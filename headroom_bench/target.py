@@ -14,6 +14,7 @@ from headroom_bench.redaction import hide, hide_basic, redacted
 from headroom_bench.secret_words import hide_header, shown_fields, shown_words
 from headroom_bench.shipped import find_file, shipped_dir
 from headroom_bench.toml_table import Check, Table, read_toml
+from headroom_bench.units import MOST_S, MOST_SEQUENCE_TOKENS, MOST_SLOTS, MOST_TOKENS
 
 RUNTIMES = {
     "openai": "llama.cpp",
@@ -311,12 +312,12 @@ def _read_server(table: Table | None, checks: Mapping[str, Check]) -> ServerSpec
         runtime=table.name("runtime", checks.get("runtime")),
         backend=table.text("backend", None),
         quant=table.name("quant", checks.get("quant")),
-        slots=table.whole("slots", None, least=1),
-        ctx=table.whole("ctx", None, least=1),
+        slots=table.whole("slots", None, least=1, most=MOST_SLOTS),
+        ctx=table.whole("ctx", None, least=1, most=MOST_TOKENS),
         kv_unified=table.flag("kv_unified", None),
         kv_k=table.text("kv_k", None),
         kv_v=table.text("kv_v", None),
-        ubatch=table.whole("ubatch", None, least=1),
+        ubatch=table.whole("ubatch", None, least=1, most=MOST_SEQUENCE_TOKENS),
         draft=table.name("draft", checks.get("draft")),
     )
     table.done()
@@ -333,7 +334,7 @@ def _read_start(table: Table | None) -> StartSpec | None:
         stop=tuple(stop) if stop else None,
         model_file=table.text("model_file", None),
         port=table.whole("port", 0, most=65_535),
-        ready_timeout_s=table.number("ready_timeout_s", 120.0, least=0.1),
+        ready_timeout_s=table.number("ready_timeout_s", 120.0, least=0.1, most=MOST_S),
     )
     table.done()
     if not spec.command:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections import Counter
@@ -12,10 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headroom_bench.errors import UserError, unshowable
+from headroom_bench.units import shown
 
 T = TypeVar("T")
 Check = Callable[[str], object]
 """Looks a name up. Raises `UserError` for one that does not exist."""
+LARGEST = 1e12
+"""No number of a file means anything beyond it, and what is computed with it stays finite."""
+
 Key = tuple[str | int, ...]
 """Where a value stands: names of fields and tables, and places in arrays (0-based)."""
 Places = Mapping[Key, tuple[Path, int]]
@@ -96,7 +99,7 @@ class Table:
             return default
         value = self._data[field]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise self.error(field, f"{value!r} is not {wanted}")
+            raise self.error(field, f"{shown(value)} is not {wanted}")
         return value
 
     def text(self, field: str, default: Any = ..., *, empty: bool = False) -> Any:
@@ -122,37 +125,38 @@ class Table:
         return self._get(field, (bool,), "true or false", default)
 
     def number(
-        self, field: str, default: Any = ..., *, least: float = 0.0, most: float = math.inf
+        self, field: str, default: Any = ..., *, least: float = 0.0, most: float = LARGEST
     ) -> Any:
-        """A finite number within the bounds."""
+        """A number within the bounds."""
         value = self._get(field, (int, float), "a number", default)
         self._check_range(field, value, default, least, most)
         return value
 
     def whole(
-        self, field: str, default: Any = ..., *, least: int = 0, most: float = math.inf
+        self, field: str, default: Any = ..., *, least: int = 0, most: float = LARGEST
     ) -> Any:
         value = self._get(field, (int,), "a whole number", default)
         self._check_range(field, value, default, least, most)
         return value
 
     def _check_range(self, field: str, value: Any, default: Any, least: float, most: float) -> None:
-        if value is default or (least <= value <= most and value < math.inf):
+        if value is default or least <= value <= most:
             return
-        bounds = f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
-        raise self.error(field, f"{value!r} is out of range; it must be {bounds}")
+        open_ended = most == LARGEST and not value > most
+        bounds = f"at least {least:g}" if open_ended else f"{least:g} to {most:g}"
+        raise self.error(field, f"{shown(value)} is out of range; it must be {bounds}")
 
     def choice(self, field: str, options: Iterable[str], default: Any = ...) -> Any:
         allowed = tuple(options)
         value = self._get(field, (str,), f"one of {', '.join(allowed)}", default)
         if value is not default and value not in allowed:
-            raise self.error(field, f"{value!r} is not one of {', '.join(allowed)}")
+            raise self.error(field, f"{shown(value)} is not one of {', '.join(allowed)}")
         return value
 
     def texts(self, field: str, default: Any = ...) -> Any:
         value = self._get(field, (list,), "a list of texts", default)
         if value is not default and not all(isinstance(item, str) for item in value):
-            raise self.error(field, f"{value!r} is not a list of texts")
+            raise self.error(field, f"{shown(value)} is not a list of texts")
         return value
 
     def table(self, field: str) -> Table | None:
@@ -165,7 +169,7 @@ class Table:
         value = self._get(field, (list,), f"tables headed [[{field}]]", [])
         for number, item in enumerate(value):
             if not isinstance(item, dict):
-                raise self.error(field, f"{item!r} is not a table headed [[{field}]]")
+                raise self.error(field, f"{shown(item)} is not a table headed [[{field}]]")
             yield self._below(item, field, number)
 
     def _below(self, data: Mapping[str, Any], *key: str | int) -> Table:

@@ -13,6 +13,7 @@ from aiohttp import web
 from headroom_bench.box import BoxDesign
 from headroom_bench.errors import UserError, unknown_name
 from headroom_bench.roofline.pricer import Pricer
+from headroom_bench.units import MOST_S, MOST_SEQUENCE_TOKENS, shown
 from mock_server.designs import box_of
 from mock_server.dialect import Dialect
 from mock_server.dialects.registry import DIALECTS
@@ -46,13 +47,19 @@ def make_app(options: MockOptions, pricer: Pricer | None = None) -> web.Applicat
     if options.dialect not in DIALECTS:
         raise unknown_name("dialect", options.dialect, DIALECTS)
     if not 0 <= options.port <= 65535:
-        raise UserError(f"--port {options.port} is no port: 0 (any free one) to 65535")
+        raise UserError(f"--port {shown(options.port)} is no port: 0 (any free one) to 65535")
     if not 0 < options.time_scale < math.inf:
         raise UserError(f"--time-scale must be above 0, not {options.time_scale:g}")
-    for name, least in (("loading_s", 0), ("ping_s", 0), ("reasoning", 0), ("stream_interval", 1)):
+    for name, least, most in (
+        ("loading_s", 0, MOST_S),
+        ("ping_s", 0, MOST_S),
+        ("reasoning", 0, MOST_SEQUENCE_TOKENS),
+        ("stream_interval", 1, MOST_SEQUENCE_TOKENS),
+    ):
         value = getattr(options, name)
-        if value is not None and not least <= value < math.inf:
-            raise UserError(f"--{name.replace('_', '-')} must be {least} or more, not {value:g}")
+        if value is not None and not least <= value <= most:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} must be from {least} to {most:,.0f}, not {shown(value)}")
     deployment, design = box_of(options)
     front = Front(options, facts_of(deployment))
     dialect = front.dialect = DIALECTS[options.dialect](front)

@@ -9,6 +9,13 @@ from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.target import MOST_DRAFTED_TOKENS, RUNTIMES, ServerSpec
+from headroom_bench.units import (
+    MOST_PEOPLE,
+    MOST_SEQUENCE_TOKENS,
+    MOST_SLOTS,
+    MOST_TOKENS,
+    shown,
+)
 from mock_server.options import MockOptions
 
 
@@ -49,10 +56,17 @@ def room_of(design: BoxDesign) -> int:
 
 
 def _check(options: MockOptions) -> None:
-    for name in ("slots", "ctx", "max_queue"):
+    for name, most in (
+        ("slots", MOST_SLOTS),
+        ("ctx", MOST_TOKENS),
+        ("pool", MOST_TOKENS),
+        ("ubatch", MOST_SEQUENCE_TOKENS),
+        ("max_queue", MOST_PEOPLE),
+    ):
         value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UserError(f"--{name.replace('_', '-')} must be 1 or more, not {value}")
+        if value is not None and not 1 <= value <= most:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} must be from 1 to {most:,}, not {shown(value)}")
     if options.draft_tokens is not None and not 1 <= options.draft_tokens <= MOST_DRAFTED_TOKENS:
         raise UserError(f"--draft-tokens must be 1 to {MOST_DRAFTED_TOKENS}")
 

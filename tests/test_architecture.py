@@ -52,8 +52,8 @@ VALUES_MAY: dict[str, set[str]] = {
     "redaction": set(),
     "secret_words": {"redaction"},
     "plain": {"errors"},
-    "toml_table": {"errors"},
-    "target": {"errors", "shipped", "toml_table", "redaction", "secret_words"},
+    "toml_table": {"errors", "units"},
+    "target": {"errors", "shipped", "toml_table", "redaction", "secret_words", "units"},
 }
 
 PURE = {"box", "network", "roofline"}

@@ -9,6 +9,7 @@ import typer
 
 from headroom_bench.cli import options as flags
 from headroom_bench.cli.consoles import page
+from headroom_bench.units import MOST_SLOTS
 
 
 def inspect(
@@ -18,7 +19,9 @@ def inspect(
     context: Annotated[
         str | None, typer.Option("--context", help="Tokens of context of each slot (32k).")
     ] = None,
-    slots: Annotated[int, typer.Option("--slots", help="Sequences at once.", min=1)] = 1,
+    slots: Annotated[
+        int, typer.Option("--slots", help="Sequences at once.", min=1, max=MOST_SLOTS)
+    ] = 1,
     hardware: Annotated[
         str | None, typer.Option("--hardware", help="Box: does it fit, and if not, what would?")
     ] = None,

@@ -24,10 +24,20 @@ from headroom_bench.target import (
     proxy_fields,
     with_overrides,
 )
-from headroom_bench.units import parse_duration_s, parse_size
+from headroom_bench.units import (
+    MOST_PEOPLE,
+    MOST_SEQUENCE_TOKENS,
+    MOST_SLOTS,
+    parse_duration_s,
+    parse_size,
+    parse_whole,
+    shown,
+)
 
 DEFAULT_CROWD = "demo"
 DEFAULT_DURATION_S = 30.0
+MOST = 10**12
+"""Of counts that have no bound of their own."""
 
 TargetName = Annotated[
     str, typer.Argument(help="A name in targets/, a .toml file, a URL, or mock.", metavar="TARGET")
@@ -40,7 +50,10 @@ Personas = Annotated[
     typer.Option("--persona", help="Instead of a crowd; may be repeated.", metavar="NAME:N"),
 ]
 Users = Annotated[
-    int | None, typer.Option("--users", help="Plain crowd: so many users without think time.")
+    int | None,
+    typer.Option(
+        "--users", help="Plain crowd: so many users without think time.", min=1, max=MOST_PEOPLE
+    ),
 ]
 PromptTokens = Annotated[
     str | None, typer.Option("--prompt-tokens", help="Plain crowd: tokens of every prompt.")
@@ -55,12 +68,14 @@ Duration = Annotated[
     str | None, typer.Option("--duration", help="How long, in life time (30s, 5m). Default 30s.")
 ]
 Requests = Annotated[
-    int | None, typer.Option("--requests", help="End after so many requests.", min=1)
+    int | None, typer.Option("--requests", help="End after so many requests.", min=1, max=MOST)
 ]
 Warmup = Annotated[
     str | None, typer.Option("--warmup", help="Leave the first stretch out of the figures.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Another crowd of the same kind.", min=0)]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Another crowd of the same kind.", min=0, max=MOST)
+]
 PromptsOption = Annotated[
     str,
     typer.Option(
@@ -119,14 +134,22 @@ Hardware = Annotated[str | None, typer.Option("--hardware", help="Box, for the p
 Quant = Annotated[str | None, typer.Option("--quant", help="Quantization, for the prediction.")]
 Runtime = Annotated[str | None, typer.Option("--runtime", help="Runtime, for the prediction.")]
 Backend = Annotated[str | None, typer.Option("--backend", help="Backend (cuda, vulkan, cpu…).")]
-Slots = Annotated[int | None, typer.Option("--slots", help="Parallel slots of the box.", min=1)]
+Slots = Annotated[
+    int | None, typer.Option("--slots", help="Parallel slots of the box.", min=1, max=MOST_SLOTS)
+]
 Ctx = Annotated[
     str | None, typer.Option("--ctx", help="Context of the whole server, tokens (32k).")
 ]
 KvK = Annotated[str | None, typer.Option("--kv-k", help="Type of the K cache (f16, q8_0).")]
 KvV = Annotated[str | None, typer.Option("--kv-v", help="Type of the V cache.")]
 Ubatch = Annotated[
-    int | None, typer.Option("--ubatch", help="Prompt tokens per run over the weights.", min=1)
+    int | None,
+    typer.Option(
+        "--ubatch",
+        help="Prompt tokens per run over the weights.",
+        min=1,
+        max=MOST_SEQUENCE_TOKENS,
+    ),
 ]
 KvUnified = Annotated[
     bool | None, typer.Option("--kv-unified/--kv-split", help="One cache for all slots.")
@@ -356,9 +379,12 @@ def resolve_length(length: LengthFlags) -> tuple[float | None, int | None, float
 def resolve_address(text: str) -> tuple[str, int]:
     """`[HOST:]PORT`; loopback where no host is given."""
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise UserError(f"--prometheus {text!r} is not [HOST:]PORT; write 9464 or 0.0.0.0:9464")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    if not (port.isascii() and port.isdecimal()):
+        raise UserError(
+            f"--prometheus {shown(text)} is not [HOST:]PORT; write 9464 or 0.0.0.0:9464"
+        )
+    number = parse_whole(port, "--prometheus: the port", 65_535, least=0)
+    return host.strip("[]") or "127.0.0.1", number
 
 
 def positive(value: float | None, flag: str) -> float | None:

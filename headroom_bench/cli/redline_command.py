@@ -15,7 +15,7 @@ from headroom_bench.cli.files import check_writable, write_text
 from headroom_bench.cli.given import refuse
 from headroom_bench.cli.groups import grouped
 from headroom_bench.errors import EXIT_INTERRUPTED, UserError, unknown_name
-from headroom_bench.units import counted, parse_duration_s, people
+from headroom_bench.units import MOST_PEOPLE, MOST_REPEATS, counted, parse_duration_s, people
 
 if TYPE_CHECKING:
     from headroom_bench.crowd.crowd import Crowd
@@ -45,10 +45,17 @@ def redline(
     warmup: Annotated[
         str | None, typer.Option("--warmup", help="Left out of it; default 5m, live 1m.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", help="Most people to look at.", min=1)] = 4096,
+    most: Annotated[
+        int, typer.Option("--most", help="Most people to look at.", min=1, max=MOST_PEOPLE)
+    ] = 4096,
     repeats: Annotated[
         int | None,
-        typer.Option("--repeats", help="Seeds that each end rests on; default 2, live 1.", min=1),
+        typer.Option(
+            "--repeats",
+            help="Seeds that each end rests on; default 2, live 1.",
+            min=1,
+            max=MOST_REPEATS,
+        ),
     ] = None,
     seed: flags.Seed = None,
     vs: Annotated[

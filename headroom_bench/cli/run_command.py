@@ -17,7 +17,7 @@ from headroom_bench.cli.groups import grouped
 from headroom_bench.cli.show_config import print_config
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
 from headroom_bench.target import load_target
-from headroom_bench.units import parse_duration_s
+from headroom_bench.units import MOST_REPEATS, parse_duration_s
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +62,10 @@ def run(
     request_timeout: flags.RequestTimeout = "2h",
     drain: flags.Drain = "2m",
     repeat: Annotated[
-        int, typer.Option("--repeat", help="So many times, with new text each time.", min=1)
+        int,
+        typer.Option(
+            "--repeat", help="So many times, with new text each time.", min=1, max=MOST_REPEATS
+        ),
     ] = 1,
     resume: Annotated[
         Path | None,

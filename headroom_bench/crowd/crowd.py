@@ -12,7 +12,7 @@ from headroom_bench.crowd.script import DISTINCT, Prompts
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
 from headroom_bench.toml_table import Check, Table, read_toml
-from headroom_bench.units import MOST_PEOPLE
+from headroom_bench.units import MOST_PEOPLE, parse_whole, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Crowd:
     def __post_init__(self) -> None:
         """Raises `UserError` for more people than can be lived side by side."""
         many = sum(group.count for group in self.groups)
-        if not 0 <= many <= MOST_PEOPLE:
+        if many > MOST_PEOPLE:
             raise UserError(
-                f"crowd {self.name[:80]}: {many:.6g} people; at most {MOST_PEOPLE:,} can be lived"
+                f"crowd {self.name[:80]}: {many:,} people; there may be {MOST_PEOPLE:,}"
             )
 
     def users(self) -> list[User]:
@@ -117,7 +117,7 @@ def read_crowd(table: Table, check_link: Check | None = None) -> Crowd:
 
 def _read_group(table: Table, check_link: Check | None) -> Group:
     name = table.text("persona")
-    count = table.whole("count", least=1)
+    count = table.whole("count", least=1, most=MOST_PEOPLE)
     link = table.name("link", check_link)
     overrides = table.table("overrides")
     table.done()
@@ -156,9 +156,10 @@ def crowd_of(personas: Sequence[str], seed: int, check_link: Check | None = None
     groups = []
     for word in personas:
         name, separator, count = word.rpartition(":")
-        if not separator or not count.isdecimal() or int(count) < 1:
-            raise UserError(f"--persona {word!r} is not NAME:N; write chat-reader:5")
-        groups.append(Group(load_persona(name, check_link), int(count)))
+        if not separator or not count.isdecimal():
+            raise UserError(f"--persona {shown(word)} is not NAME:N; write chat-reader:5")
+        many = parse_whole(count, f"--persona {name[:80]}: the number of people", MOST_PEOPLE)
+        groups.append(Group(load_persona(name, check_link), many))
     namesake = _namesake(groups)
     if namesake is not None:
         raise UserError(f"--persona: {namesake}; give one another name in its file")

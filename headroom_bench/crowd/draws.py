@@ -12,9 +12,11 @@ from statistics import NormalDist
 from typing import Literal
 
 from headroom_bench.toml_table import Table
+from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown
 
 _NORMAL = NormalDist()
-_LARGEST = 1e12
+_MOST_EXPONENT = 700.0
+"""The exponential of more would be no float."""
 _Z90 = _NORMAL.inv_cdf(0.9)
 
 
@@ -60,15 +62,17 @@ class Distribution:
             return self.a
         if self.kind == "uniform":
             return self.a + (self.b - self.a) * u
-        return min(self.most, math.exp(self.a + self.b * _NORMAL.inv_cdf(u)))
+        exponent = self.a + self.b * _NORMAL.inv_cdf(u)
+        return min(self.most, math.exp(min(exponent, _MOST_EXPONENT)))
 
     def draw_whole(self, u: float, least: int = 0) -> int:
-        """A whole number; a uniform one is drawn evenly, both ends included."""
+        """A whole number, at most `MOST_SEQUENCE_TOKENS`; a uniform one is drawn evenly, both ends
+        included."""
         if self.kind == "uniform":
             low = math.ceil(self.a)
             high = max(low, math.floor(self.b))
             return max(least, min(high, low + math.floor((high - low + 1) * u)))
-        return max(least, round(self.draw(u)))
+        return max(least, round(min(self.draw(u), MOST_SEQUENCE_TOKENS)))
 
     @property
     def largest(self) -> float:
@@ -81,13 +85,17 @@ class Distribution:
 
 
 def read_distribution(
-    table: Table, field: str, default: Distribution | None, least: float = 0
+    table: Table,
+    field: str,
+    default: Distribution | None,
+    least: float = 0,
+    most: float = MOST_SEQUENCE_TOKENS,
 ) -> Distribution:
     """The distribution in `field`; `default` None means that it must be there.
 
     Raises:
         UserError: it is none of the three forms, its numbers contradict each other, or one of them
-            is below `least`.
+            is below `least` or above `most`.
     """
     raw = table.raw(field)
     if raw is None:
@@ -97,20 +105,23 @@ def read_distribution(
     if isinstance(raw, (int, float)) and not isinstance(raw, bool):
         raw = {"fixed": raw}
     if not isinstance(raw, dict):
-        raise table.error(field, f"{raw!r} is not a distribution such as {{p50 = 100, p90 = 300}}")
-    return _distribution_from(table, field, raw, least)
+        raise table.error(
+            field, f"{shown(raw)} is not a distribution such as {{p50 = 100, p90 = 300}}"
+        )
+    return _distribution_from(table, field, raw, least, most)
 
 
 def _distribution_from(
-    table: Table, field: str, raw: dict[str, object], least: float
+    table: Table, field: str, raw: dict[str, object], least: float, most: float
 ) -> Distribution:
     def number(value: object) -> float:
         match value:
             case bool():
                 pass
-            case int() | float() if least <= value <= _LARGEST:
+            case int() | float() if least <= value <= most:
                 return float(value)
-        raise table.error(field, f"{value!r} is not a number from {least:g} to {_LARGEST:g}")
+        bounds = f"{least:g} to {most:,.15g}"
+        raise table.error(field, f"{shown(value)} is not a number from {bounds}")
 
     match raw:
         case {"fixed": value} if set(raw) == {"fixed"}:
@@ -122,10 +133,10 @@ def _distribution_from(
             return Distribution("uniform", a, b, b)
         case {"p50": p50, "p90": p90} if set(raw) <= {"p50", "p90", "max"}:
             median, high = number(p50), number(p90)
-            most = number(raw["max"]) if "max" in raw else math.inf
-            if not 0 < median <= high <= most:
+            cut = number(raw["max"]) if "max" in raw else math.inf
+            if not 0 < median <= high <= cut:
                 raise table.error(field, "needs 0 < p50 <= p90 <= max")
-            return Distribution.lognormal(median, high, most)
+            return Distribution.lognormal(median, high, cut)
     raise table.error(
-        field, f"{raw!r} is not {{fixed}}, {{uniform = [low, high]}} or {{p50, p90, max}}"
+        field, f"{shown(raw)} is not {{fixed}}, {{uniform = [low, high]}} or {{p50, p90, max}}"
     )

@@ -10,6 +10,7 @@ from headroom_bench.crowd.world import Device
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
 from headroom_bench.toml_table import Check, Table, read_toml
+from headroom_bench.units import MOST_S, MOST_SEQUENCE_TOKENS
 
 Each = Literal["conversation", "turn", "round"]
 Shared = Literal["group", "user", "nobody"]
@@ -137,11 +138,11 @@ def read_persona(table: Table, check_link: Check | None = None) -> Persona:
         turns=read_distribution(table, "turns", Distribution.fixed(1), 1),
         rounds=read_distribution(table, "rounds", Distribution.fixed(1), 1),
         tool_output=read_distribution(table, "tool_output", Distribution.fixed(30), 1),
-        tool_wait_s=read_distribution(table, "tool_wait_s", Distribution.fixed(0)),
+        tool_wait_s=read_distribution(table, "tool_wait_s", Distribution.fixed(0), most=MOST_S),
         reasoning=read_distribution(table, "reasoning", None) if "reasoning" in table else None,
-        think_s=read_distribution(table, "think_s", Distribution.fixed(0)),
+        think_s=read_distribution(table, "think_s", Distribution.fixed(0), most=MOST_S),
         read_tok_s=table.number("read_tok_s", None, least=0.01),
-        patience_s=table.number("patience_s", None, least=0.001),
+        patience_s=table.number("patience_s", None, least=0.001, most=MOST_S),
         device=_read_device(table.table("device")),
         target=_read_target(table.table("target")),
         group=table.text("group", name),
@@ -198,8 +199,8 @@ def _read_device(table: Table | None) -> Device:
         shows_reasoning=table.flag("shows_reasoning", True),
         buffer_tokens=table.whole("buffer_tokens", 1, least=1),
         whole=table.flag("whole", False),
-        before_s=table.number("before_s", 0.0),
-        after_s=table.number("after_s", 0.0),
+        before_s=table.number("before_s", 0.0, most=MOST_S),
+        after_s=table.number("after_s", 0.0, most=MOST_S),
     )
     table.done()
     return device
@@ -210,7 +211,7 @@ def _read_target(table: Table | None) -> Target | None:
         return None
     target = Target(
         metric=table.choice("metric", ("ttft", "ttfv", "e2e")),
-        limit_s=table.number("limit_s", least=0.001),
+        limit_s=table.number("limit_s", least=0.001, most=MOST_S),
         min_tok_s=table.number("min_tok_s", None, least=0.001),
         share=table.number("share", 0.95, least=0.01, most=1.0),
     )
@@ -233,10 +234,12 @@ def probe_persona(prompt_tokens: int, output_tokens: int, think_s: float) -> Per
     """The plain crowd's persona: one forced-length request after another, no reading.
 
     Raises:
-        UserError: a length below one token.
+        UserError: a length that no prompt or answer can have.
     """
-    if prompt_tokens < 1 or output_tokens < 1:
-        raise UserError("--prompt-tokens and --output-tokens must be at least 1")
+    if not (1 <= prompt_tokens <= MOST_SEQUENCE_TOKENS >= output_tokens >= 1):
+        raise UserError(
+            f"--prompt-tokens and --output-tokens must be from 1 to {MOST_SEQUENCE_TOKENS:,}"
+        )
     one = Distribution.fixed(1)
     ask = SegmentPlan("ask", "user", "prose", Distribution.fixed(prompt_tokens), "turn", "nobody")
     return Persona(

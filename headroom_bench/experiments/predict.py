@@ -27,12 +27,14 @@ from headroom_bench.roofline.ranges import (
 )
 from headroom_bench.roofline.weights import unlike_any_file
 from headroom_bench.target import MOST_DRAFTED_TOKENS
+from headroom_bench.units import MOST_PEOPLE, MOST_SEQUENCE_TOKENS, MOST_SLOTS
 
 DEFAULT_TOKENS = 2048
 """Of prompt and context, where neither is told."""
-_MOST = {
-    "prompt": 1 << 24, "context": 1 << 24, "users": 100_000, "slots": 100_000, "boxes": 1024,
-    "ubatch": 1 << 24, "draft_tokens": MOST_DRAFTED_TOKENS,
+MOST = {
+    "prompt": MOST_SEQUENCE_TOKENS, "context": MOST_SEQUENCE_TOKENS, "users": MOST_PEOPLE,
+    "slots": MOST_SLOTS, "boxes": 1024, "ubatch": MOST_SEQUENCE_TOKENS,
+    "draft_tokens": MOST_DRAFTED_TOKENS,
 }  # fmt: skip
 """Beyond these a figure would mean nothing."""
 
@@ -240,7 +242,7 @@ def pricer_of(question: Question) -> Roofline:
 
 
 def _check(question: Question) -> None:
-    for name, most in _MOST.items():
+    for name, most in MOST.items():
         value, least = getattr(question, name), int(name != "draft_tokens")
         if value is not None and not least <= value <= most:
             raise UserError(f"{name} must be between {least} and {most:,}, not {value:,}")

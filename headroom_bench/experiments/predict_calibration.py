@@ -44,10 +44,13 @@ from headroom_bench.roofline.calibration import (
 )
 from headroom_bench.roofline.constants import Constants
 from headroom_bench.roofline.fitted import COMMON
-from headroom_bench.toml_table import Table, read_toml
+from headroom_bench.toml_table import LARGEST, Table, read_toml
+from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown
 
 SCHEMA_VERSION = 1
 ANY = "any"
+_MOST_ERROR = 100.0
+"""Of a share; what is so far off was not measured on that box."""
 _UNITS = {name: unit for name, (_, unit, _, _) in COMMON.items()} | {EXPERT_EXPONENT: "1"}
 _NAMES = (*(f.name for f in dataclasses.fields(Constants) if f.name != "spread"), EXPERT_EXPONENT)
 
@@ -116,7 +119,7 @@ def _constants(table: Table) -> tuple[FittedConstant, ...]:
             value=float(each.number("value")),
             unit=unit,
             status=each.choice("status", ("fitted", "assumed")),
-            stderr=each.number("stderr", None),
+            stderr=each.number("stderr", None, most=_MOST_ERROR),
             n=each.whole("n", None),
         )
         if told.value == 0 and name.endswith(("efficiency", "share", "overlap_p")):
@@ -125,16 +128,34 @@ def _constants(table: Table) -> tuple[FittedConstant, ...]:
             raise each.error(
                 "value", f"{told.value:g} is above 1: nothing goes beyond the data sheet's peak"
             )
+        least, most = _bounds(name)
+        if told.value and not least <= told.value <= most:
+            raise each.error("value", f"{told.value:g} is not from {least:g} to {most:g}")
         each.done()
         found.append(told)
     return tuple(found)
+
+
+def _bounds(name: str) -> tuple[float, float]:
+    """Between which a constant that is not 0 can lie on any box: what is computed with it has to
+    stay a number."""
+    if name.endswith("_p"):  # of a norm: its powers are taken of seconds
+        return 0.5, 16.0
+    if name.endswith(("efficiency", "share")):
+        return 1e-3, 1e2
+    if name == EXPERT_EXPONENT:
+        return 1e-3, 2.0
+    return {"s": (1e-12, 1e3), "tokens": (1e-3, MOST_SEQUENCE_TOKENS)}.get(
+        _UNITS[name], (1e-6, 1e2)
+    )
 
 
 def _error(errors: Table | None, kind: str) -> FitError | None:
     table = errors.table(kind) if errors is not None else None
     if table is None:
         return None
-    found = FitError(float(table.number("before")), float(table.number("after")))
+    before, after = (table.number(name, most=_MOST_ERROR) for name in ("before", "after"))
+    found = FitError(float(before), float(after))
     table.done()
     return found
 
@@ -143,9 +164,11 @@ def _span(key: Table, field: str) -> tuple[int, int] | None:
     value = key.raw(field)
     if value is None:
         return None
-    whole = isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
+    whole = isinstance(value, list) and all(
+        type(each) is int and 0 <= each <= LARGEST for each in value
+    )
     if not whole or len(value) != 2 or value[0] > value[1]:
-        raise key.error(field, f"{value!r} is not [least, most] in whole numbers")
+        raise key.error(field, f"{shown(value)} is not [least, most] in whole numbers")
     return value[0], value[1]
 
 

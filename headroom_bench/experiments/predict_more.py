@@ -13,6 +13,7 @@ from typing import Any
 from headroom_bench.catalog import quants
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.predict import (
+    MOST,
     Question,
     first_token_s,
     lengths,
@@ -22,7 +23,7 @@ from headroom_bench.experiments.predict import (
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.links import LAYER_SPLIT
 from headroom_bench.target import draft_of
-from headroom_bench.units import parse_size
+from headroom_bench.units import parse_size, parse_whole
 
 CONTEXTS = (512, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 USERS = (1, 2, 4, 8, 9, 16, 32, 64)
@@ -247,9 +248,7 @@ def _calibration(path: str) -> Calibration:
 
 
 def _count(text: str, name: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise UserError(f"{name} {text!r} is not a whole number above zero")
-    return int(text)
+    return parse_whole(text, name, MOST[name])
 
 
 def _flag(text: str, name: str) -> bool:

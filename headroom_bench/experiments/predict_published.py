@@ -148,5 +148,5 @@ def _beside(roofline: Roofline, rows: Sequence[PublishedRow], here: float) -> di
 
 def _order(row: PublishedRow, rate: float, here: float) -> tuple[bool, float, list[int]]:
     """Careful series first, then the nearest conditions, then the newest month."""
-    month = [-int(part) for part in row.date.split("-") if part.isdigit()]
+    month = [-int(part) for part in row.date.split("-") if part.isdecimal()]
     return series_trust(row.series) == "C", round(abs(math.log(rate / here)), 2), month

@@ -17,7 +17,7 @@ from headroom_bench.experiments.differences import differences
 from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
 from headroom_bench.roofline.deployment import quant_of
 from headroom_bench.target import ServerSpec, Target
-from headroom_bench.units import parse_size
+from headroom_bench.units import MOST_SLOTS, parse_size, parse_whole
 
 AXES = ("hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "kv_k", "kv_v")
 """What may differ, as the fields of a target's [server] are called."""
@@ -77,9 +77,7 @@ def with_same_sequence(before: Target, after: Target) -> Target:
 
 
 def _slots(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"slots {text!r} is not a whole number from 1 on")
-    return int(text)
+    return parse_whole(text, "slots", MOST_SLOTS)
 
 
 def _check_names(fields: Mapping[str, Any]) -> None:

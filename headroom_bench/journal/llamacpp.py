@@ -310,9 +310,13 @@ def _prints(eval_ms: float, n: int, ms_per_token: float, tok_s: float) -> bool:
     )
 
 
+_LONGEST_CLOCK = 32
+"""Letters; longer ones are damage."""
+
+
 def _clock_s(text: str | None) -> float | None:
     """`M.SS.mmm.uuu` in seconds; the minutes have no bound."""
-    if text is None:
+    if text is None or len(text) > _LONGEST_CLOCK:
         return None
     minutes, seconds, millis, micros = (int(part) for part in text.split("."))
     return (((minutes * 60 + seconds) * 1000 + millis) * 1000 + micros) / 1e6
@@ -320,7 +324,7 @@ def _clock_s(text: str | None) -> float | None:
 
 def _finite(text: str | None) -> float | None:
     """A number as C prints it; None for nan and inf."""
-    if text is None or not text[-1].isdigit():
+    if text is None or not text[-1].isdecimal():
         return None
     value = float(text)
     return value if math.isfinite(value) else None

@@ -236,7 +236,7 @@ def test_help_and_version_are_light() -> None:
         (("--api-key-env", "sk-planted0123"), "the environment has no variable ***, which is no"),
         (("--port", "99999"), "--port 99999 is no port"),
         (("--time-scale", "nan"), "--time-scale must be above 0"),
-        (("--loading-s", "inf"), "--loading-s must be 0 or more"),
+        (("--loading-s", "inf"), "--loading-s must be from 0 to 31,622,400"),
     ],
 )
 def test_wrong_sizes_of_the_mock_are_told_in_one_line(

@@ -328,8 +328,9 @@ def test_a_grid_that_is_missing_or_no_text(
         ([*SPARK, "--draft", "mtp"], "no prediction head"),
         ([*SPARK, "--draft", "mtp:99"], "1 to 64"),
         ([*SPARK, "--acceptance-rate", "7"], "between 0 and 1"),
-        ([*SPARK, "--prompt", "9000G"], "prompt must be between 1 and 16,777,216"),
-        ([*SPARK, "--users", "1000000"], "users must be between 1 and 100,000"),
+        ([*SPARK, "--prompt", "9000G"], "prompt '9000G' is larger than 1,073,741,824"),
+        ([*SPARK, "--prompt", "20M"], "prompt must be between 1 and 16,777,216"),
+        ([*SPARK, "--users", "1000000"], "'1000000' is not a whole number from 1 to 100,000"),
         ([*SPARK, "--backend", "rocm"], "DGX Spark (GB10) cannot use rocm"),
         ([*SPARK, "--runtime", "vllm", "--backend", "metal"], "the runtime has cuda, rocm, xpu"),
         (

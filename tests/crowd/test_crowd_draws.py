@@ -85,7 +85,7 @@ def test_whole_uniform_draws_are_even_with_both_ends() -> None:
 INSIDE = st.floats(0, 1, exclude_min=True, exclude_max=True)
 
 
-@given(st.floats(0.5, 1e4), st.floats(1, 50), st.floats(1, 50), INSIDE)
+@given(st.floats(0.5, 5e3), st.floats(1, 50), st.floats(1, 50), INSIDE)
 def test_max_holds(p50: float, spread: float, room: float, u: float) -> None:
     most = p50 * spread * room
     drawn = lognormal(p50, p50 * spread, most)

@@ -96,7 +96,7 @@ def test_defaults() -> None:
         (("tokens = {p50 = 5, p90 = 9}", ""), "mine.toml:10: segments.tokens: is missing; give"),
         (("buffer_tokens = 2", "buffer_tokens = 0"), "mine.toml:16: device.buffer_tokens: 0 is"),
         (("buffer_tokens = 2", "buffer = 2"), "mine.toml:16: device.buffer: is not a field here"),
-        (("2.0", "inf"), "mine.toml:20: target.limit_s: inf is out of range; it must be at least"),
+        (("2.0", "inf"), "mine.toml:20: target.limit_s: inf is out of range; it must be 0.001"),
         (("2.0", "nan"), "mine.toml:20: target.limit_s: nan is out of range"),
         (("2.0", '"2 s"'), "mine.toml:20: target.limit_s: '2 s' is not a number"),
         (("2.0", "2.0\nshare = 95"), "mine.toml:21: target.share: 95 is out of range; it must"),
@@ -256,7 +256,7 @@ def test_the_plain_crowd() -> None:
     assert probe.force_length
     assert plain_crowd(probe, 4, 1).counts() == {"probe": 4}
     for wrong in ((0, 20), (100, 0)):
-        with pytest.raises(UserError, match="at least 1"):
+        with pytest.raises(UserError, match="from 1 to 16,777,216"):
             probe_persona(*wrong, 0.0)
     with pytest.raises(UserError, match="--users"):
         plain_crowd(probe, 0, 1)
