@@ -270,9 +270,11 @@ def test_a_real_server_counts_what_was_asked(real: Ran) -> None:
     rows = real.rows("requests.jsonl")
     assert len(rows) >= 8
     assert all(row["ok"] for row in rows)
+    assert len(first_requests(rows)) == 2
+    assert all(row["prompt_tokens"] == row["sent_tokens"] for row in first_requests(rows))
+    # An answer may be cut into other tokens when it is sent back, in the round that follows it as
+    # much as in the next turn, than it was generated in.
     off = [row["prompt_tokens"] - row["sent_tokens"] for row in rows]
-    assert [row for row, by in zip(rows, off, strict=True) if by and not row["turn"]] == []
-    # An answer may be cut into other tokens when it is sent back than it was generated in.
-    assert off.count(0) >= 0.85 * len(off), off
+    assert off.count(0) >= len(off) / 2, off
     assert max(map(abs, off)) <= 2
     assert all(row["cached_tokens"] <= row["reusable_tokens"] + 16 for row in first_requests(rows))
