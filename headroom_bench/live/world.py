@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -108,6 +108,8 @@ class LiveWorld:
         """One answer is read at a time: many that end together would each take their slice in one
         turn of the event loop, while those that still stream wait for their stamps."""
         self._stopping = False
+        self._over = False
+        """Nothing is sent any more, where a budget that is used up still sends its last prompts."""
         self._asked = 0
         self.in_flight = 0
 
@@ -138,7 +140,12 @@ class LiveWorld:
                 raise result
 
     def stop(self) -> None:
-        """No new requests; sleepers wake to end. Requests in flight go on to their end."""
+        """No new requests, those whose prompt is not written yet among them; sleepers wake to end.
+        Requests in flight go on to their end."""
+        self._over = True
+        self._admit_no_more()
+
+    def _admit_no_more(self) -> None:
         self._stopping = True
         for woken in list(self._sleepers):
             if not woken.done():
@@ -160,7 +167,7 @@ class LiveWorld:
         record = self._new_record(request, started_at_s)
         async with self._preparing:
             await asyncio.sleep(0)  # so that those that ask in the same turn queue up behind
-            prompt = await _in_turns(self._renderer.prompting(request))
+            prompt = await _in_turns(self._renderer.prompting(request), lambda: self._over)
             await asyncio.sleep(0)
             body = self._body(request, prompt.messages)
         record.asked_tokens, record.sent_tokens = request.max_tokens, prompt.tokens
@@ -214,7 +221,7 @@ class LiveWorld:
         self._asked += 1
         limit = self._asking.max_requests
         if limit is not None and self._asked >= limit:
-            self.stop()
+            self._admit_no_more()
 
     async def _last_record_written(self, request: Request) -> None:
         writing = self._writing.pop((request.persona, request.user), None)
@@ -302,10 +309,13 @@ def _wake(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-async def _in_turns(steps: Generator[None, None, Done]) -> Done:
-    """Takes steps for a slice of time, then lets the event loop have its turn."""
+async def _in_turns(
+    steps: Generator[None, None, Done], over: Callable[[], bool] = lambda: False
+) -> Done:
+    """Takes steps for a slice of time, then lets the event loop have its turn. Raises `Stopped`
+    where it is over before they are done."""
     slice_ends_ns = monotonic_ns() + SLICE_NS  # the loop's own time stands still meanwhile
-    while True:
+    while not over():
         try:
             next(steps)
         except StopIteration as done:
@@ -314,6 +324,7 @@ async def _in_turns(steps: Generator[None, None, Done]) -> Done:
         if monotonic_ns() > slice_ends_ns:
             await asyncio.sleep(0)
             slice_ends_ns = monotonic_ns() + SLICE_NS
+    raise Stopped
 
 
 def _parsing(exchange: Exchange) -> Generator[None, None, Reading]:

@@ -31,6 +31,8 @@ class Told:
 
     def __init__(self, sent_ns: int) -> None:
         self.sent_ns = sent_ns
+        self.sent: list[bytes] = []
+        """Every body that was sent."""
 
     async def exchange(
         self,
@@ -41,6 +43,7 @@ class Told:
         patience_s: float | None = None,
         on_sent: Callable[[Exchange], None] | None = None,
     ) -> Exchange:
+        self.sent.append(body)
         stamps = [self.sent_ns + at * MS for at in range(FIRST_MS, LAST_MS + 1, 500)]
         told = Exchange(self.sent_ns, self.sent_ns, False, self.sent_ns, stamps[0], stamps[0])
         told.status, told.headers = 200, {"content-type": "text/event-stream"}

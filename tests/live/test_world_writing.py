@@ -1,4 +1,5 @@
-"""A disk that fails while somebody waits for it is told once, and in one line."""
+"""A disk that fails while somebody waits for it is told once, and in one line; prompts that are
+still being written when nothing is sent any more are given up."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from test_live_validity import Kept, Told
 
 from headroom_bench.crowd.prompts import TemplateTokens
 from headroom_bench.crowd.texts import Vocabulary, common_words
-from headroom_bench.crowd.world import Request
+from headroom_bench.crowd.world import Request, Stopped
 from headroom_bench.errors import UserError
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.lag import LagWatch
@@ -34,8 +35,8 @@ class Slow(Kept):
         return written
 
 
-def request(turn: int) -> Request:
-    ask = (Segment("ask", "user", "prose", f"x{turn}", 1),)
+def request(turn: int, tokens: int = 1) -> Request:
+    ask = (Segment("ask", "user", "prose", f"x{turn}", tokens),)
     return Request(f"p-0/c0/t{turn}/r0", "p-0/c0", "p", 0, turn, 0, ask, 20)
 
 
@@ -53,3 +54,29 @@ async def test_a_disk_that_fails_is_told_once() -> None:
     gc.collect()
     await asyncio.sleep(0)
     assert not told
+
+
+def world_of(max_requests: int | None = None) -> tuple[LiveWorld, Told]:
+    writing = Renderer(Vocabulary(common_words()), TemplateTokens(), "")
+    transport = Told(monotonic_ns() - 10_000_000_000)
+    asking = Asking("r", "t", "m", "openai", max_requests=max_requests)
+    return LiveWorld(transport, RunClock(), asking, writing, Kept(), LagWatch()), transport
+
+
+@pytest.mark.parametrize("ends", ["stop", "stop_now"])
+async def test_a_prompt_that_is_written_when_the_run_ends_is_given_up(ends: str) -> None:
+    world, transport = world_of()
+    asking = [asyncio.create_task(world.ask(request(turn, 16_000_000))) for turn in range(2)]
+    await asyncio.sleep(0.05)
+    getattr(world, ends)()
+    results = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(result) for result in results] == [Stopped, Stopped]
+    assert not transport.sent
+
+
+async def test_the_last_request_of_a_budget_is_still_written_and_sent() -> None:
+    world, transport = world_of(max_requests=1)
+    answer = await world.ask(request(0, 100))
+    assert answer.ok
+    assert world.stopping
+    assert len(transport.sent) == 1
