@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -273,11 +274,15 @@ def checked_headers(headers: Iterable[tuple[str, str]], where: str) -> dict[str,
 
 def checked_body(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Further body fields, the secrets in them hidden from now on. Raises `UserError` for those
-    that the measurement rests on."""
+    that the measurement rests on, and for what no JSON can hold (NaN, infinity, TOML's dates)."""
     shown_fields(body)
-    for name in body:
+    for name, value in body.items():
         if name in OUR_BODY_FIELDS:
             raise UserError(f"{where}: {name} is not for the user to set; the crowd decides it")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise UserError(f"{where}: {name} holds what JSON cannot, such as NaN") from None
     return dict(body)
 
 

@@ -170,6 +170,9 @@ def test_how_a_target_is_reached() -> None:
         (("planted-value", "planted-value\\nX: y"), "headers: the value of X-Team holds what"),
         (("planted-value", "planted-välue–"), "headers: the value of X-Team holds what"),
         (("temperature", "stream"), "body: stream is not for the user to set"),
+        (("temperature = 0", "temperature = nan"), "body: temperature holds what JSON cannot"),
+        (("temperature = 0", "a = {b = [-inf]}"), "body: a holds what JSON cannot"),
+        (("temperature = 0", "since = 2026-01-01"), "body: since holds what JSON cannot"),
     ],
 )
 def test_how_a_target_cannot_be_reached(change: tuple[str, str], told: str | None) -> None:
