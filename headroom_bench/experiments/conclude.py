@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,9 @@ def _complaints(records: list[RequestRecord]) -> list[str]:
             f"{counted(buffered, 'answer')} came all at once: something on the way buffers the "
             "stream, and TTFT there is not a first token's"
         )
+    if len(models := Counter(r.model or "?" for r in records if r.ok)) > 1:
+        each = ", ".join(f"{shortened(name, 80)} ({n})" for name, n in models.most_common(4))
+        found.append(f"{len(models)} models answered, and the figures mix them: {each}")
     if any(record.error_kind == "unauthorized" for record in records):
         found.append("the server wants an API key: name its variable with --api-key-env VAR")
     if records and not any(record.ok for record in records):

@@ -97,6 +97,25 @@ async def test_a_server_that_is_not_ready_is_asked_again_in_peace(tmp_path: Path
     assert told.endswith("c0/t0/r0: HTTP 503: Loading model!")
 
 
+def named(model: str) -> list[Step]:
+    """An answer by a server that says which model wrote it."""
+    word = chunk(event({**delta(content=" a"), "model": model}))
+    return [HEAD, word, 0.01, word, LAST, END]
+
+
+async def test_a_server_that_comes_back_as_another_model_is_told_of(tmp_path: Path) -> None:
+    async with raw_server(*named("small")) as server:
+        words = ("run", server.url, *PLAIN, "--think", "20ms", "--requests", "40", "--json")
+        running = await Running.start(*words, out=tmp_path)
+        await running.until_rows(10)
+        server.script = named("large")
+        ran = await running.ended()
+    assert ran.code == 0, ran.err
+    assert {row["model"] for row in ran.rows("requests.jsonl")} == {"small", "large"}
+    (told,) = [w for w in json.loads(ran.out)["warnings"] if "models answered" in w]
+    assert told.startswith("2 models answered, and the figures mix them: ")
+
+
 async def test_over_a_proxy_with_headers_body_and_a_base_path(tmp_path: Path) -> None:
     async with proxy_server() as proxy, raw_server(*ANSWER) as server:
         words = (
