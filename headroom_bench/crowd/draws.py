@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from hashlib import blake2b
 from statistics import NormalDist
 from typing import Literal
 
+from headroom_bench.seeds import fraction, seed_of
 from headroom_bench.toml_table import Table
 from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown
 
@@ -31,9 +31,7 @@ def uniform(*key: object) -> float:
 
 def uniform_of(key: str) -> float:
     """The same for a key that is put together already."""
-    digest = blake2b(key.encode(), digest_size=8).digest()
-    # 52 bits: with more, the largest would round to 1, whose normal quantile is infinite.
-    return ((int.from_bytes(digest, "little") >> 12) + 0.5) / 2**52
+    return fraction(seed_of(key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ async def _hold(world: World, talk: Conversation) -> None:
         answer = await _take_turn(world, talk, turn)
         think_s = talk.draws.of(persona.think_s, "think_s", turn)
         if not answer.ok:
-            await _sleep_until(world, answer.end_s + max(think_s, PAUSE_AFTER_FAILURE_S))
+            pause_s = max(think_s, PAUSE_AFTER_FAILURE_S)
+            await _sleep_until(world, max(answer.end_s + pause_s, answer.again_s or 0.0))
             return
         await _sleep_until(world, _read_by(talk, answer) + think_s)
 

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from hashlib import blake2b
 from importlib import resources
 from typing import Literal
 
 from headroom_bench.crowd.phrases import NUMBER, PHRASES, WORD
+from headroom_bench.seeds import seed_of
 
 SENTENCE_TOKENS = 13
 """Where words stand alone every so many tokens one is a full stop."""
@@ -136,7 +136,7 @@ class Writer:
         self._salt = salt
         self._written = 0
         self._first = list(vocabulary.words)
-        random.Random(self._seed("first words")).shuffle(self._first)
+        self._chance("first words").shuffle(self._first)
 
     def write(self, kind: str, tokens: int) -> str:
         """A new text of `tokens` tokens (at least one), by the vocabulary's count."""
@@ -146,7 +146,7 @@ class Writer:
         """`write` in parts, none of which takes longer than a millisecond or so: a long text is
         written while answers to others are being measured."""
         number, self._written = self._written, self._written + 1
-        chance = random.Random(self._seed(str(number)))
+        chance = self._chance(str(number))
         vocabulary = self._vocabulary
         phrases = vocabulary.phrases.get(kind, ())
         lines = bool(phrases) and kind != "prose"
@@ -169,8 +169,8 @@ class Writer:
             yield "."
             yield from self._fill(chance, chosen)
 
-    def _seed(self, what: str) -> bytes:
-        return blake2b(f"{self._salt}\x1f{what}".encode(), digest_size=8).digest()
+    def _chance(self, what: str) -> random.Random:
+        return random.Random(seed_of(f"{self._salt}\x1f{what}"))
 
     def _fill(self, chance: random.Random, chosen: Sequence[Phrase]) -> Iterator[str]:
         for at in range(0, len(chosen), _PART):

@@ -68,6 +68,8 @@ class Answer:
     visible_tokens: int | None = None
     """Tokens of the answer that will be sent again as history."""
     error_kind: str | None = None
+    again_s: float | None = None
+    """When the server may be asked again, as it said, on the world's clock."""
 
 
 class World(Protocol):

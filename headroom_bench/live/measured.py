@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,10 @@ from headroom_bench.live.reading import Channel, Reading, failure
 from headroom_bench.measures import answer_was_cut, fill_timing, first_visible
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import shortened
+
+LONGEST_RETRY_AFTER_S = 60.0
+"""So long a person waits at most because the server says so."""
+_REFUSED_FOR_NOW = (429, 503)
 
 
 def fill_from_wire(
@@ -185,7 +191,7 @@ def suspicion(record: RequestRecord, round_trip_s: float | None) -> str | None:
     return None
 
 
-def to_answer(request: Request, record: RequestRecord) -> Answer:
+def to_answer(request: Request, record: RequestRecord, exchange: Exchange) -> Answer:
     """What the person gets to know."""
     sent_s, end_s = record.sent_s or record.started_at_s, record.end_s or record.started_at_s
     seen = record.ttfv_s
@@ -197,7 +203,24 @@ def to_answer(request: Request, record: RequestRecord) -> Answer:
         prompt_tokens=None if record.prompt_cut else record.prompt_tokens,  # not what was sent
         visible_tokens=record.completion_tokens if visible is None else visible,
         error_kind=record.error_kind,
+        again_s=_again_s(exchange, end_s),
     )
+
+
+def _again_s(exchange: Exchange, end_s: float) -> float | None:
+    """When a server that refuses for now wants to be asked again (RFC 9110 §10.2.3), at most
+    `LONGEST_RETRY_AFTER_S` later. The bundled mock's seconds are life time, as all that it says."""
+    told = exchange.headers.get("retry-after") if exchange.status in _REFUSED_FOR_NOW else None
+    if told is None:
+        return None
+    try:
+        wait_s = float(told)
+    except ValueError:
+        try:
+            wait_s = (parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds()
+        except (TypeError, ValueError):  # no date, or one without a zone
+            return None
+    return end_s + min(wait_s, LONGEST_RETRY_AFTER_S) if wait_s > 0 else None
 
 
 def _count(table: Any, field: str) -> int | None:

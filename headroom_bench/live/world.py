@@ -184,7 +184,7 @@ class LiveWorld:
             await self._take_down(request, prompt, exchange, record)
         if exchange.ended == "interrupted":
             raise Stopped
-        return to_answer(request, record)
+        return to_answer(request, record, exchange)
 
     async def _take_down(
         self, request: Request, prompt: Prompt, exchange: Exchange, record: RequestRecord

@@ -166,6 +166,15 @@ def test_a_failure_ends_the_conversation_and_pauses(think_s: float, pause_s: flo
         assert after - before == pytest.approx(0.1 + pause_s)
 
 
+def test_a_server_that_says_when_to_come_again_is_not_asked_before() -> None:
+    def refusing(request: Request, sent_s: float) -> Answer:
+        return Answer(ok=False, end_s=sent_s + 0.1, error_kind="rate_limited", again_s=sent_s + 9)
+
+    diary = lived(user(persona(think_s=fixed(2))), 3, refusing)
+    for before, after in itertools.pairwise(diary.sent_s):
+        assert after - before == pytest.approx(9.0)
+
+
 def test_a_failed_tool_round_ends_the_turn() -> None:
     def second_fails(request: Request, sent_s: float) -> Answer:
         return replace(canned(request, sent_s), ok=request.round != 1)

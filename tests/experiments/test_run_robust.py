@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections import Counter
@@ -95,6 +96,21 @@ async def test_a_server_that_is_not_ready_is_asked_again_in_peace(tmp_path: Path
     assert {row["error_kind"] for row in ran.rows("requests.jsonl")} == {"unavailable"}
     (told,) = [w for w in ran.json("summary.json")["warnings"] if w.startswith("unavailable")]
     assert told.endswith("c0/t0/r0: HTTP 503: Loading model!")
+
+
+async def test_a_server_that_limits_rates_is_asked_again_when_it_said(tmp_path: Path) -> None:
+    limited = (
+        b"HTTP/1.1 429 Too Many\r\nRetry-After: 2\r\nContent-Length: 0\r\n"
+        b"Content-Type: text/plain\r\n\r\n"
+    )
+    async with raw_server(limited) as server:
+        words = ("run", server.url, *PLAIN, "--duration", "5s", "--max-rps", "100", "--json")
+        ran = await (await Running.start(*words, out=tmp_path)).ended()
+    rows = [row for row in ran.rows("requests.jsonl") if row["user"] == 0]
+    assert {row["error_kind"] for row in rows} == {"rate_limited"}
+    gaps = [after["sent_s"] - before["end_s"] for before, after in itertools.pairwise(rows)]
+    assert gaps
+    assert all(gap >= 2 for gap in gaps)
 
 
 def named(model: str) -> list[Step]:
