@@ -18,7 +18,7 @@ MOCK = Path(mock_server.__path__[0])
 
 VALUES = {
     "units", "errors", "records", "segments", "measures", "target", "toml_table", "shipped",
-    "redaction", "secret_words", "plain",
+    "redaction", "secret_words", "plain", "seeds",
 }  # fmt: skip
 """Small modules at the top that hold values and pure functions: everyone may use them."""
 
@@ -52,6 +52,7 @@ VALUES_MAY: dict[str, set[str]] = {
     "redaction": set(),
     "secret_words": {"redaction"},
     "plain": {"errors"},
+    "seeds": set(),
     "toml_table": {"errors", "units"},
     "target": {"errors", "shipped", "toml_table", "redaction", "secret_words", "units"},
 }

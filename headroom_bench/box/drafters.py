@@ -10,9 +10,10 @@ from array import array
 from operator import attrgetter
 
 from headroom_bench.box.events import made
-from headroom_bench.box.speculation import Speculation, seed_of
+from headroom_bench.box.speculation import Speculation
 from headroom_bench.box.task import Task
 from headroom_bench.roofline.pricer import Batch, Chunk
+from headroom_bench.seeds import seed_of
 
 _by_order = attrgetter("order")
 

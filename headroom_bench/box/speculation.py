@@ -11,16 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from types import MappingProxyType
+
+from headroom_bench.seeds import splitmix64
 
 MEASURED_RATE = 0.70
 """Accepted / drafted at draft 4 on mixed chat and code (Tuning article)."""
 TYPICAL_RATES = MappingProxyType({"tool_call": 0.9, "prose": 0.5})
 """Accepted / drafted by kind of text at draft 4: about 0.9 on tool-call JSON, about 0.5 on prose
 (Tuning article)."""
-
-_MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +53,9 @@ class Speculation:
             # negated, so that it ascends for bisect
             ladder = tuple(-(alpha**j) for j in range(1, self.tokens + 1))
             self._ladders[kind] = ladder
-        # u in [0, 1) is the `number`-th output of splitmix64 (Steele, Lea and Flood 2014).
-        z = (seed + number * 0x9E3779B97F4A7C15) & _MASK
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        accepted = bisect_left(ladder, ((z ^ (z >> 31)) >> 11) / -(1 << 53))
+        u = (splitmix64(seed, number) >> 11) / 2**53  # in [0, 1): alpha = 1 accepts them all
+        accepted = bisect_left(ladder, -u)
         return accepted if accepted < drafted else drafted
-
-
-def seed_of(text: str) -> int:
-    """64 bits of a text, equal on every platform."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def tokens_a_pass(alpha: float, drafted: int) -> float:

@@ -1,43 +1,37 @@
-"""Chance by counting: the n-th number of a seed, whatever was drawn before it.
+"""Chance by counting: the n-th number of a seed (SplitMix64, `seeds`), one by one or at once.
 
-SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) of the n-th multiple of its increment. A longer vector
-begins as a shorter one does, and no generator is made or kept.
+A longer vector begins as a shorter one does, and no generator is made or kept.
 """
 
 from __future__ import annotations
 
 import math
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headroom_bench.seeds import fraction, splitmix64
+
 Values = NDArray[np.float64]
 
 _INCREMENT = 0x9E3779B97F4A7C15
-_SHIFTS = (30, 27, 31)
-_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _WORD = 2**64 - 1
 _SALT = 0xD1342543DE82EF95
 """Any odd number with as many ones as zeros: a multiplier of L'Ecuyer's (1999)."""
-_UNUSED_BITS = 12
-"""A double between 1 and 2 holds 52 bits."""
 _HALF_STEP = 2.0**-53
 """Keeps numbers off 0, and as far off 1."""
-# The same as arrays of one number: anything else NumPy converts at each use, which takes as long as
-# the use.
-_WIDE_SHIFTS = tuple(np.array(shift, dtype=np.uint64) for shift in _SHIFTS)
-_WIDE_FACTORS = tuple(np.array(factor, dtype=np.uint64) for factor in _FACTORS)
-_WIDE_UNUSED_BITS = np.array(_UNUSED_BITS, dtype=np.uint64)
+# SplitMix64's, as arrays of one number: anything else NumPy converts at each use, which takes as
+# long as the use.
+_SHIFTS = tuple(np.array(shift, dtype=np.uint64) for shift in (30, 27, 31))
+_FACTORS = tuple(
+    np.array(factor, dtype=np.uint64) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+_UNUSED_BITS = np.array(12, dtype=np.uint64)
+"""A double between 1 and 2 holds 52 bits."""
 _BITS_OF_ONE = np.array(1.0).view(np.uint64)
 _BELOW_ONE = np.array(1.0 - _HALF_STEP)
 
 _multiples = np.zeros(0, dtype=np.uint64)
-
-
-def seed_of(key: str) -> int:
-    """The same 64 bits for the same key, everywhere."""
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little")
 
 
 def beside(seed: int) -> int:
@@ -47,10 +41,7 @@ def beside(seed: int) -> int:
 
 def uniform(seed: int, n: int) -> float:
     """The n-th number of a seed, in the open interval (0, 1); n counts from 0."""
-    word = (seed + (n + 1) * _INCREMENT) & _WORD
-    word = ((word ^ (word >> _SHIFTS[0])) * _FACTORS[0]) & _WORD
-    word = ((word ^ (word >> _SHIFTS[1])) * _FACTORS[1]) & _WORD
-    return (((word ^ (word >> _SHIFTS[2])) >> _UNUSED_BITS) + 0.5) / 2**52
+    return fraction(splitmix64(seed, n + 1))
 
 
 def losses(seed: int, count: int, loss: float) -> list[tuple[int, int]]:
@@ -85,12 +76,12 @@ def exponential(seed: int, n: int) -> float:
 def exponentials(seed: int, count: int, mean: float = 1.0) -> Values:
     """The first `count` numbers of a seed, exponential with that mean. Shape (count,)."""
     words = _first_multiples(count) + np.uint64(seed)
-    words ^= words >> _WIDE_SHIFTS[0]
-    words *= _WIDE_FACTORS[0]
-    words ^= words >> _WIDE_SHIFTS[1]
-    words *= _WIDE_FACTORS[1]
-    words ^= words >> _WIDE_SHIFTS[2]
-    words >>= _WIDE_UNUSED_BITS
+    words ^= words >> _SHIFTS[0]
+    words *= _FACTORS[0]
+    words ^= words >> _SHIFTS[1]
+    words *= _FACTORS[1]
+    words ^= words >> _SHIFTS[2]
+    words >>= _UNUSED_BITS
     words |= _BITS_OF_ONE
     drawn = words.view(np.float64)
     drawn -= _BELOW_ONE

@@ -15,9 +15,9 @@ from headroom_bench.network.chance import (
     exponential,
     exponentials,
     losses,
-    seed_of,
     uniform,
 )
+from headroom_bench.seeds import seed_of
 
 Times = NDArray[np.float64]
 Resend = Literal["tcp", "radio", "application", "none"]

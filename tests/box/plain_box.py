@@ -12,8 +12,8 @@ from plain_memory import PlainDynamic, PlainPages, PlainSlots
 
 from headroom_bench.box import BoxDesign, BoxRequest, Event
 from headroom_bench.box.overflow import cut_to_fit
-from headroom_bench.box.speculation import seed_of
 from headroom_bench.roofline.pricer import Batch, Chunk, Pricer
+from headroom_bench.seeds import seed_of
 from headroom_bench.segments import Segment, total_tokens
 
 

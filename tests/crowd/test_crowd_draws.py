@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from headroom_bench.crowd.draws import Distribution, read_distribution, uniform
 from headroom_bench.crowd.script import Draws
 from headroom_bench.errors import UserError
+from headroom_bench.seeds import fraction
 from headroom_bench.toml_table import Table
 
 
@@ -54,18 +55,12 @@ def test_uniform_is_inside_the_open_interval(key: list[int | str]) -> None:
     assert 0.0 < uniform(*key) < 1.0
 
 
-def test_the_largest_digest_is_still_below_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def __init__(self, *_: object, **__: object) -> None: ...
-
-        def digest(self) -> bytes:
-            return b"\xff" * 8
-
-    monkeypatch.setattr("headroom_bench.crowd.draws.blake2b", Full)
-    u = uniform("any")
-    assert u < 1.0
+@pytest.mark.parametrize("word", [0, 2**64 - 1])
+def test_no_bits_make_an_end_of_the_interval(word: int) -> None:
+    u = fraction(word)
+    assert 0.0 < u < 1.0
     assert math.isfinite(lognormal(10, 20).draw(u))
-    assert Distribution("uniform", 3, 7, 7).draw_whole(u) == 7
+    assert Distribution("uniform", 3, 7, 7).draw_whole(u) == (7 if word else 3)
 
 
 def test_lognormal_has_the_percentiles_that_it_is_named_by() -> None:

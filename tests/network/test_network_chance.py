@@ -13,9 +13,9 @@ from headroom_bench.network.chance import (
     exponential,
     exponentials,
     losses,
-    seed_of,
     uniform,
 )
+from headroom_bench.seeds import seed_of
 
 seeds = st.integers(0, 2**64 - 1)
 
