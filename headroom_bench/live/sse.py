@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 LARGEST_UNPACKED_BYTES = 2**26
 """No more is unpacked out of one body: a small one may be made to fill the memory."""
+_UNPACKED_AT_ONCE_BYTES = 2**18
+"""A thousand times as much may be in a packed piece: some 0.5 ms of work."""
 _BOM = b"\xef\xbb\xbf"
 _QUIET = 200
 """Pieces and lines without an event after which the reader may give way: some 0.1 ms of work."""
@@ -125,16 +127,18 @@ def unpacked(pieces: Iterable[tuple[int, bytes]], encoding: str) -> Iterable[tup
 def _unpack(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     unpacker = zlib.decompressobj(wbits=47)  # either wrapping
     left = LARGEST_UNPACKED_BYTES
-    for stamp_ns, piece in pieces:
-        try:
-            plain = unpacker.decompress(piece, left)
-        except zlib.error:
-            return
-        if plain:
-            yield stamp_ns, plain
-        left -= len(plain)
-        if left <= 0 or unpacker.unconsumed_tail:
-            return
+    for stamp_ns, packed in pieces:
+        piece, full = packed, True
+        while full and left > 0:
+            most = min(left, _UNPACKED_AT_ONCE_BYTES)
+            try:
+                plain = unpacker.decompress(piece, most)
+            except zlib.error:
+                return
+            if plain:
+                yield stamp_ns, plain
+            left -= len(plain)
+            piece, full = unpacker.unconsumed_tail, len(plain) == most
 
 
 class _Pending:

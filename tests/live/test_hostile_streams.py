@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headroom_bench.live import sse
 from headroom_bench.live.exchange import Exchange
@@ -59,3 +61,16 @@ def test_a_packed_body_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     pieces = [bomb[at : at + 256] for at in range(0, len(bomb), 256)]
     told = sse.unpacked(enumerate(pieces), "deflate")
     assert sum(len(piece) for _, piece in told) <= 2**20
+
+
+@given(st.binary(max_size=300), st.integers(1, 4_000), st.integers(1, 64), st.integers(1, 900))
+def test_a_packed_body_is_unpacked_whole_and_in_pieces(
+    unit: bytes, times: int, cut: int, at_once: int
+) -> None:
+    packed = zlib.compress(unit * times)
+    pieces = [packed[at : at + cut] for at in range(0, len(packed), cut)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sse, "_UNPACKED_AT_ONCE_BYTES", max(at_once, len(unit) * times // 100))
+        found = [piece for _, piece in sse.unpacked(enumerate(pieces), "deflate")]
+        assert max(map(len, found), default=0) <= sse._UNPACKED_AT_ONCE_BYTES
+    assert b"".join(found) == unit * times
