@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headroom_bench.crowd.persona import Persona, load_persona, read_persona
+from headroom_bench.crowd.persona import Persona, Target, load_persona, read_persona
 from headroom_bench.crowd.script import DISTINCT, Prompts
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, names_in, shipped_dir
@@ -66,6 +66,10 @@ class Crowd:
 
     def personas(self) -> dict[str, Persona]:
         return {group.persona.name: group.persona for group in self.groups}
+
+    def targets(self) -> dict[str, Target | None]:
+        """What each persona calls a good answer; None for those that call none so."""
+        return {group.persona.name: group.persona.target for group in self.groups}
 
     def counts(self) -> dict[str, int]:
         counts: Counter[str] = Counter()

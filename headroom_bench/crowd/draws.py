@@ -12,7 +12,7 @@ from typing import Literal
 
 from headroom_bench.seeds import fraction, seed_of
 from headroom_bench.toml_table import Table
-from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown
+from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown, spelled
 
 _NORMAL = NormalDist()
 _MOST_EXPONENT = 700.0
@@ -118,8 +118,8 @@ def _distribution_from(
                 pass
             case int() | float() if least <= value <= most:
                 return float(value)
-        bounds = f"{least:g} to {most:,.15g}"
-        raise table.error(field, f"{shown(value)} is not a number from {bounds}")
+        bounds = f"from {spelled(least)} to {spelled(most)}"
+        raise table.error(field, f"{shown(value)} is not a number {bounds}")
 
     match raw:
         case {"fixed": value} if set(raw) == {"fixed"}:
@@ -127,7 +127,9 @@ def _distribution_from(
         case {"uniform": [low, high]} if set(raw) == {"uniform"}:
             a, b = number(low), number(high)
             if a > b:
-                raise table.error(field, f"uniform from {a:g} to {b:g} runs backwards")
+                raise table.error(
+                    field, f"uniform from {spelled(a)} to {spelled(b)} runs backwards"
+                )
             return Distribution("uniform", a, b, b)
         case {"p50": p50, "p90": p90} if set(raw) <= {"p50", "p90", "max"}:
             median, high = number(p50), number(p90)

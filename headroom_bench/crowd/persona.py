@@ -55,6 +55,8 @@ class Target:
     min_tok_s: float | None
     """Slowest acceptable decode rate, tokens per second; None where speed does not matter."""
     share: float
+    device_s: float = 0.0
+    """Of each such wait, the device's own time, which no server can shorten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def read_persona(table: Table, check_link: Check | None = None) -> Persona:
     """The persona that a table describes."""
     name = table.text("name", table.path.stem)
     _check_name(table, name)
+    device = _read_device(table.table("device"))
     persona = Persona(
         name=name,
         summary=table.text("summary", "", empty=True),
@@ -143,8 +146,8 @@ def read_persona(table: Table, check_link: Check | None = None) -> Persona:
         think_s=read_distribution(table, "think_s", Distribution.fixed(0), most=MOST_S),
         read_tok_s=table.number("read_tok_s", None, least=0.01),
         patience_s=table.number("patience_s", None, least=0.001, most=MOST_S),
-        device=_read_device(table.table("device")),
-        target=_read_target(table.table("target")),
+        device=device,
+        target=_read_target(table.table("target"), device),
         group=table.text("group", name),
         link=table.name("link", check_link),
         extras=tuple(_read_extra(item) for item in table.tables("extras")),
@@ -206,14 +209,16 @@ def _read_device(table: Table | None) -> Device:
     return device
 
 
-def _read_target(table: Table | None) -> Target | None:
+def _read_target(table: Table | None, device: Device) -> Target | None:
     if table is None:
         return None
+    metric: Metric = table.choice("metric", ("ttft", "ttfv", "e2e"))
     target = Target(
-        metric=table.choice("metric", ("ttft", "ttfv", "e2e")),
+        metric=metric,
         limit_s=table.number("limit_s", least=0.001, most=MOST_S),
         min_tok_s=table.number("min_tok_s", None, least=0.001),
         share=table.number("share", 0.95, least=0.01, most=1.0),
+        device_s=device.before_s + device.after_s if metric == "ttfv" else 0.0,
     )
     table.done()
     return target

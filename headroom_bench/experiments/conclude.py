@@ -60,7 +60,7 @@ def conclude(state: RunState) -> RunOutcome:
         folder.write_rows("requests.jsonl", records)  # with what the journal alone knows
     counting = steady(records, window.warmup_s, window.ended_s)
     beside = set_beside(state, journal_load, counting)
-    targets = {name: persona.target for name, persona in state.options.crowd.personas().items()}
+    targets = state.options.crowd.targets()
     folder.write_rows("turns.jsonl", turns_of(records, targets))
     harness = harness_of(state)
     summary = build_summary(

@@ -111,7 +111,7 @@ def _summary(folder: RunFolder, options: RunOptions, times: int) -> dict[str, An
         },
         ours,
         worlds["predicted"][0] if worlds["predicted"][0].records else None,
-        {name: persona.target for name, persona in options.crowd.personas().items()},
+        options.crowd.targets(),
         options.crowd.counts(),
         Window(0.0, ended_s),
         _harness([repeat.summary["harness"] for repeat in repeats]),

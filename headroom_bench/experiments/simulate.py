@@ -83,7 +83,7 @@ def simulate(options: SimulateOptions) -> tuple[Path, dict[str, Any]]:
     enough = options.max_requests is not None and len(outcome.records) >= options.max_requests
     duration_s = None if enough else options.duration_s
     summary["notes"] = too_few(crowd, summary, duration_s, options.warmup_s)
-    targets = {name: persona.target for name, persona in crowd.personas().items()}
+    targets = crowd.targets()
     try:
         folder.write_rows("requests.jsonl", outcome.records)
         folder.write_token_times(token_times.items())
@@ -122,7 +122,7 @@ def _summary(
         head,
         outcome,
         None,
-        {name: persona.target for name, persona in crowd.personas().items()},
+        crowd.targets(),
         crowd.counts(),
         Window(options.warmup_s, outcome.ended_s or 0.0),
         {"lag_p99_ms": None, "cpu_share": None, "valid": True},

@@ -27,6 +27,9 @@ class TargetLike(Protocol):
     @property
     def share(self) -> float: ...
 
+    @property
+    def device_s(self) -> float: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -129,7 +132,7 @@ def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:
         used,
         met,
         failed is not None,
-        {} if wait_s is None else _phases(rounds, wait_s),
+        {} if wait_s is None else _phases(rounds, wait_s - (target.device_s if target else 0.0)),
         failed.error_kind if failed else None,
         last.user,
         last.conversation_id,
@@ -157,10 +160,11 @@ def _used(wait_s: float, last: RequestRecord, target: TargetLike) -> float:
     return used
 
 
-def _phases(rounds: list[RequestRecord], wait_s: float) -> dict[Phase, float]:
+def _phases(rounds: list[RequestRecord], waited_s: float) -> dict[Phase, float]:
+    """`waited_s`: without the device's own time, which is nobody's fault."""
     last = rounds[-1]
-    # Of the last answer only what the person waited for; a device's own time is nobody's fault.
-    last_s = wait_s - sum(record.e2e_s or 0.0 for record in rounds[:-1])
+    # Of the last answer only what the person waited for.
+    last_s = waited_s - sum(record.e2e_s or 0.0 for record in rounds[:-1])
     spent = summed([before_first_token(record) for record in rounds])
     for record in rounds:
         written = while_writing(record, last_s if record is last else math.inf)

@@ -96,3 +96,13 @@ def test_turns_that_were_cut_or_spoilt_are_left_out(cut: list[Any]) -> None:
 
 def test_a_turn_with_all_its_rounds_counts() -> None:
     assert one(record(step=0, turn_rounds=2), record(step=1, turn_rounds=2)).rounds == 2
+
+
+@pytest.mark.parametrize("metric", ["ttfv", "e2e"])
+def test_a_device_s_own_time_is_no_phase_of_the_wait(metric: Any) -> None:
+    """Heard 0.3 s before and 0.15 s after the wire had it, while the answer was still written."""
+    device_s = 0.45 if metric == "ttfv" else 0.0
+    target = Target(metric, 2.0, None, 0.95, device_s)
+    turn = one(record(step=0, e2e_s=1.0, ttft_s=0.5), record(step=1, ttfv_s=1.45), target=target)
+    assert turn.wait_s == pytest.approx(2.45 if metric == "ttfv" else 3.0)
+    assert sum(turn.phases.values()) == pytest.approx(turn.wait_s - device_s)
