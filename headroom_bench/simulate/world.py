@@ -308,7 +308,9 @@ class SimulatedWorld:
             record.error_kind, record.error = _refusal(event)
         else:
             record.ok = True
-            record.finish_reason = "length"
+            # A twin may be as short as the measured answer was, which its model ended itself.
+            whole = len(times) >= asked.request.max_tokens
+            record.finish_reason = "length" if whole or event.reason == "length" else "stop"
             record.prompt_cut = served.cut_tokens > 0
             record.truncated = event.reason == "length" or record.prompt_cut
         fill_counts_and_times(record, asked, times, self._kernel.now)

@@ -157,6 +157,16 @@ def test_times_of_one_request_by_hand() -> None:
     assert (record.finish_reason, record.truncated, record.error_kind) == ("length", False, None)
 
 
+def test_an_answer_as_short_as_the_measured_one_was_is_not_cut() -> None:
+    """The model ended it; only a full context cuts in a prediction."""
+    told = {"chat-0/c0/t0/r0": Lengths(True, 50, 4, 0, 1.0)}
+    record = simulate(crowd((probe(16), 1)), lengths=told).records[0]
+    assert (record.completion_tokens, record.asked_tokens) == (4, 16)
+    assert (record.finish_reason, record.truncated) == ("stop", False)
+    cut = simulate(crowd((probe(400), 1)), requests=1, ctx=400, slots=4).records[0]
+    assert (cut.finish_reason, cut.truncated) == ("length", True)
+
+
 NEVER_PREDICTED = {
     "connect_s", "headers_s", "itl_p99_s", "error_kind", "error", "tokens_source", "draft_tokens",
     "accepted_tokens", "prompt_kind", "harness_lag_ms", "buffered", "suspect", "template_tokens",
