@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headroom_bench.errors import UserError, unshowable
-from headroom_bench.units import shown
+from headroom_bench.units import shown, spelled
 
 T = TypeVar("T")
 Check = Callable[[str], object]
@@ -143,7 +143,8 @@ class Table:
         if value is default or least <= value <= most:
             return
         open_ended = most == LARGEST and not value > most
-        bounds = f"at least {least:g}" if open_ended else f"{least:g} to {most:g}"
+        low, high = spelled(least), spelled(most)
+        bounds = f"at least {low}" if open_ended else f"{low} to {high}"
         raise self.error(field, f"{shown(value)} is out of range; it must be {bounds}")
 
     def choice(self, field: str, options: Iterable[str], default: Any = ...) -> Any:

@@ -85,6 +85,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
+def spelled(bound: float) -> str:
+    """A number as nobody has to decipher it: `0.001`, `31,622,400`, `1,000,000,000,000`."""
+    return f"{bound:,.15g}"
+
+
 def counted(number: int, noun: str) -> str:
     """`1 answer`, `1,200 answers`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

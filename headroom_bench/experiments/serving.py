@@ -90,7 +90,7 @@ def _mock_start(target: Target, time_scale: float) -> StartSpec:
         "--kv-v": server.kv_v,
         "--draft": drafter,
         "--draft-tokens": drafted,
-        "--time-scale": f"{time_scale:g}",
+        "--time-scale": time_scale,
     }
     command = [sys.executable, "-m", "mock_server", "--host", "{host}", "--port", "{port}"]
     for option, value in options.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headroom_bench.units import spelled
+
 Facts = Mapping[str, Any]
 
 _METRICS = {
@@ -112,11 +114,11 @@ def _amount(value: Any) -> str:
     """A distribution in words."""
     match value:
         case {"fixed": number}:
-            return f"{number:,g}"
+            return spelled(number)
         case {"uniform": [low, high]}:
-            return f"{low:,g} to {high:,g}"
+            return f"{spelled(low)} to {spelled(high)}"
         case {"p50": p50, "p90": p90, **rest}:
-            most = f", {rest['max']:,g} at most" if "max" in rest else ""
-            return f"{p50:,g} (p50) to {p90:,g} (p90{most})"
+            most = f", {spelled(rest['max'])} at most" if "max" in rest else ""
+            return f"{spelled(p50)} (p50) to {spelled(p90)} (p90{most})"
         case _:
-            return f"{value:,g}"
+            return spelled(value)
