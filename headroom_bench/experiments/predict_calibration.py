@@ -45,13 +45,15 @@ from headroom_bench.roofline.calibration import (
 from headroom_bench.roofline.constants import Constants
 from headroom_bench.roofline.fitted import COMMON
 from headroom_bench.toml_table import LARGEST, Table, read_toml
-from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown
+from headroom_bench.units import MOST_SEQUENCE_TOKENS, shown, spelled
 
 SCHEMA_VERSION = 1
 ANY = "any"
 _MOST_ERROR = 100.0
 """Of a share; what is so far off was not measured on that box."""
 _UNITS = {name: unit for name, (_, unit, _, _) in COMMON.items()} | {EXPERT_EXPONENT: "1"}
+_FACTORS = ("token_share", "fp4_half_share")
+"""Shares that a time is multiplied by, not divided: 0 is none."""
 _NAMES = (*(f.name for f in dataclasses.fields(Constants) if f.name != "spread"), EXPERT_EXPONENT)
 
 
@@ -122,15 +124,18 @@ def _constants(table: Table) -> tuple[FittedConstant, ...]:
             stderr=each.number("stderr", None, most=_MOST_ERROR),
             n=each.whole("n", None),
         )
-        if told.value == 0 and name.endswith(("efficiency", "share", "overlap_p")):
+        divides = name.endswith(("efficiency", "share", "overlap_p")) and name not in _FACTORS
+        if told.value == 0 and divides:
             raise each.error("value", "must be above 0: it divides a time")
         if told.value > 1 and name.endswith("efficiency"):
             raise each.error(
-                "value", f"{told.value:g} is above 1: nothing goes beyond the data sheet's peak"
+                "value",
+                f"{spelled(told.value)} is above 1: nothing goes beyond the data sheet's peak",
             )
         least, most = _bounds(name)
         if told.value and not least <= told.value <= most:
-            raise each.error("value", f"{told.value:g} is not from {least:g} to {most:g}")
+            bounds = f"from {spelled(least)} to {spelled(most)}"
+            raise each.error("value", f"{spelled(told.value)} is not {bounds}")
         each.done()
         found.append(told)
     return tuple(found)
@@ -145,6 +150,8 @@ def _bounds(name: str) -> tuple[float, float]:
         return 1e-3, 1e2
     if name == EXPERT_EXPONENT:
         return 1e-3, 2.0
+    if name == "narrow_expert_width":  # beside those of experts' FFNs
+        return 1.0, 1e6
     return {"s": (1e-12, 1e3), "tokens": (1e-3, MOST_SEQUENCE_TOKENS)}.get(
         _UNITS[name], (1e-6, 1e2)
     )
