@@ -21,7 +21,7 @@ from headroom_bench.redaction import redacted
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.report.ratios import RATIOS
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
-from headroom_bench.results.pooling import Repeat, between, mean_of, mean_totals, pooled
+from headroom_bench.results.pooling import Repeat, between, mean_over_windows, mean_totals, pooled
 from headroom_bench.results.reading import read_json, read_manifest, read_requests
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.results.statistics import spread, steady, usable
@@ -153,11 +153,11 @@ def _figure(repeat: Repeat, metric: str, percentile: str) -> float | None:
 
 
 def _load(sides: Sequence[Mapping[str, Any]]) -> Load:
-    """How busy the box was, averaged over repeats that all know it."""
+    """How busy the box was, where all repeats know it."""
     totals = [side["totals"] for side in sides]
     return Load(
-        busy_share=mean_of(row.get("busy_share") for row in totals),
-        all_slots_share=mean_of(row.get("all_slots_share") for row in totals),
+        busy_share=mean_over_windows(totals, "busy_share"),
+        all_slots_share=mean_over_windows(totals, "all_slots_share"),
         preempted=sum(row.get("preempted", 0) for row in totals),
         killed=sum(row.get("killed", 0) for row in totals),
         slots=next((row["slots"] for row in totals if row.get("slots") is not None), None),
@@ -170,22 +170,29 @@ def _outcome(records: list[RequestRecord], sides: Sequence[Mapping[str, Any]]) -
     What needs a box to tell (how its time was bound) is the mean over the repeats that know it.
     """
     load = _load(sides)
-    shares = [time_by_bound_in(side["limits"]) for side in sides]
-    known = [share for share in shares if share]
-    by_bound = {
-        bound: sum(share.get(bound, 0.0) for share in known) / len(known)
-        for bound in sorted({bound for share in known for bound in share})
-    }
     names = [{row["limit"] for row in side["limits"]} for side in sides]
     rows = [
         {**row, "repeats": sum(row["limit"] in shown for shown in names)}
-        for row in limits_of(records, load, by_bound)
+        for row in limits_of(records, load, _time_by_bound(sides))
     ]
     phases: dict[str, str] = next(
         (side["bound_by_phase"] for side in sides if side.get("bound_by_phase")), {}
     )
     whole = mean_totals([side["totals"] for side in sides])
     return WorldOutcome(records, load, rows, phases, totals=whole)
+
+
+def _time_by_bound(sides: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Shares of the box's time, each repeat's by how long its window was."""
+    found = [(time_by_bound_in(side["limits"]), side["totals"]["window_s"]) for side in sides]
+    known = [(shares, length_s) for shares, length_s in found if shares]
+    means = {}
+    for bound in sorted({bound for shares, _ in known for bound in shares}):
+        rows = [{bound: shares.get(bound, 0.0), "window_s": s} for shares, s in known]
+        mean = mean_over_windows(rows, bound)
+        if mean is not None:
+            means[bound] = mean
+    return means
 
 
 def _told(repeats: Sequence[Repeat]) -> dict[str, Any]:

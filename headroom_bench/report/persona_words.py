@@ -120,5 +120,5 @@ def _amount(value: Any) -> str:
         case {"p50": p50, "p90": p90, **rest}:
             most = f", {spelled(rest['max'])} at most" if "max" in rest else ""
             return f"{spelled(p50)} (p50) to {spelled(p90)} (p90{most})"
-        case _:
-            return spelled(value)
+        case number:
+            return spelled(float(number))

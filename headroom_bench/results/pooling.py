@@ -77,20 +77,15 @@ def mean_totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Throughput over several windows: each repeat's by how long its was; None where one of them
     does not know it."""
     names = ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean")
-    lengths = [row["window_s"] for row in rows]
-    whole_s = math.fsum(lengths)
-
-    def mean(name: str) -> float | None:
-        known = [(row[name], length) for row, length in zip(rows, lengths, strict=True) if length]
-        if not known or any(value is None for value, _ in known):
-            return None
-        return math.fsum(value * length for value, length in known) / whole_s
-
-    return {**{name: mean(name) for name in names}, "window_s": whole_s}
+    means = {name: mean_over_windows(rows, name) for name in names}
+    return {**means, "window_s": math.fsum(row["window_s"] for row in rows)}
 
 
-def mean_of(rows: Iterable[float | None]) -> float | None:
-    """The mean, where every repeat has the figure."""
-    listed = list(rows)
-    known = [value for value in listed if value is not None]
-    return statistics.fmean(known) if listed and len(known) == len(listed) else None
+def mean_over_windows(rows: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """The mean of a figure over windows (`window_s`), each by how long it was; None where one of
+    them does not know it. One without any length (stopped within its warm-up) says nothing."""
+    known = [(row.get(name), row["window_s"]) for row in rows if row["window_s"]]
+    if not known or any(value is None for value, _ in known):
+        return None
+    whole_s = math.fsum(length_s for _, length_s in known)
+    return math.fsum(value * length_s for value, length_s in known) / whole_s

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import statistics
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from run_tools import headroom
 
@@ -30,7 +32,8 @@ def test_limits_are_of_all_repeats_together(tmp_path: Path) -> None:
     shares = [
         next((row["share"] for row in one["limits"] if row["limit"] == bound), 0.0) for one in each
     ]
-    assert abs(by_limit[bound]["share"] - sum(shares) / 2) < 1e-9
+    windows_s = [one["totals"]["window_s"] for one in each]
+    assert by_limit[bound]["share"] == pytest.approx(statistics.fmean(shares, windows_s))
     assert by_limit[bound]["repeats"] == sum(share > 0 for share in shares)
     rows = [
         json.loads(line)
@@ -39,11 +42,14 @@ def test_limits_are_of_all_repeats_together(tmp_path: Path) -> None:
     ]
     steady = [row for row in rows if row["started_at_s"] >= 4]
     assert summary["requests"] == len(steady) < len(rows)
-    for name, figure in summary["totals"].items():
-        if name in ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean"):
-            known = [(one["totals"][name], one["totals"]["window_s"]) for one in each]
-            whole_s = sum(length for _, length in known)
-            assert abs(figure - sum(value * length for value, length in known) / whole_s) < 1e-9
+    for name in ("prompt_tok_s", "completion_tok_s", "requests_per_s", "concurrency_mean"):
+        known = [one["totals"][name] for one in each]
+        assert summary["totals"][name] == pytest.approx(statistics.fmean(known, windows_s))
+    theirs = [one["predicted"]["totals"] for one in each]
+    busy = statistics.fmean(
+        [row["busy_share"] for row in theirs], [row["window_s"] for row in theirs]
+    )
+    assert summary["predicted"]["totals"]["busy_share"] == pytest.approx(busy)
     page = io.StringIO()
     print_summary(summary, Console(file=page, width=200, color_system=None))
     shown = page.getvalue()

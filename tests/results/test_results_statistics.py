@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_makers import failed, record
 
-from headroom_bench.results.pooling import Repeat, mean_totals, pooled
+from headroom_bench.results.pooling import Repeat, mean_over_windows, mean_totals, pooled
 from headroom_bench.results.statistics import (
     busy_seconds,
     error_kinds,
@@ -78,6 +78,18 @@ def test_throughput_of_repeats_is_weighted_by_their_windows() -> None:
         **rates, "concurrency_mean": 3.25, "window_s": 40.0
     }  # fmt: skip
     assert mean_totals([])["requests_per_s"] is None
+
+
+def test_a_repeat_is_as_much_of_a_mean_as_it_is_of_the_time() -> None:
+    """An idle second of a repeat that was stopped early is no half of all."""
+    rows: list[dict[str, float | None]] = [
+        {"busy_share": 0.9, "window_s": 59.0}, {"busy_share": 0.0, "window_s": 1.0},
+    ]  # fmt: skip
+    assert mean_over_windows(rows, "busy_share") == pytest.approx(0.885)
+    stopped: dict[str, float | None] = {"busy_share": None, "window_s": 0.0}
+    assert mean_over_windows([*rows, stopped], "busy_share") == pytest.approx(0.885)
+    assert mean_over_windows([*rows, {"window_s": 5.0}], "busy_share") is None
+    assert mean_over_windows([stopped], "busy_share") is None
 
 
 def test_usable_leaves_out_failures_and_what_we_spoilt() -> None:
