@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from headroom_bench.cli import options as flags
 from headroom_bench.cli.consoles import page
+from headroom_bench.errors import UserError
+from headroom_bench.redaction import redacted
 
 KINDS = ("models", "hardware", "quants", "runtimes", "networks", "personas", "crowds", "targets")
 
@@ -29,12 +32,11 @@ def catalog(
     if not kind:
         typer.echo(f"headroom-bench catalog KIND [NAME], where KIND is {', '.join(KINDS)}")
         return 0
-    from headroom_bench.catalog.listing import list_entries, one_entry
-    from headroom_bench.errors import UserError
+    from headroom_bench.catalog.listing import list_entries
 
     if name is not None and (search or where):
         raise UserError("--search and --where filter a list; leave them out with a NAME")
-    found = list_entries(kind, search, where or ()) if name is None else one_entry(kind, name)
+    found = list_entries(kind, search, where or ()) if name is None else _entry(kind, name)
     if as_json:
         typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
@@ -45,3 +47,20 @@ def catalog(
     else:
         print_entry(kind, found, page())
     return 0
+
+
+def _entry(kind: str, name: str) -> Any:
+    """The facts of one entry, without its secrets. Raises `UserError`, also for a file of the
+    user's own that no other command would take."""
+    from headroom_bench.catalog.listing import one_entry
+    from headroom_bench.crowd.crowd import load_crowd
+    from headroom_bench.crowd.persona import load_persona
+    from headroom_bench.target import load_target
+
+    load: dict[str, Callable[[str], object]] = {
+        "personas": load_persona, "crowds": load_crowd, "targets": load_target,
+    }  # fmt: skip
+    facts = one_entry(kind, name)
+    if kind in load:
+        load[kind](name)  # what it holds of secrets is hidden from then on
+    return redacted(facts)

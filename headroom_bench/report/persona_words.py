@@ -112,13 +112,12 @@ def _place(facts: Facts) -> str:
 
 def _amount(value: Any) -> str:
     """A distribution in words."""
+    if not isinstance(value, Mapping):
+        return spelled(value)
     match value:
         case {"fixed": number}:
             return spelled(number)
         case {"uniform": [low, high]}:
             return f"{spelled(low)} to {spelled(high)}"
-        case {"p50": p50, "p90": p90, **rest}:
-            most = f", {spelled(rest['max'])} at most" if "max" in rest else ""
-            return f"{spelled(p50)} (p50) to {spelled(p90)} (p90{most})"
-        case number:
-            return spelled(float(number))
+    most = f", {spelled(value['max'])} at most" if "max" in value else ""
+    return f"{spelled(value['p50'])} (p50) to {spelled(value['p90'])} (p90{most})"

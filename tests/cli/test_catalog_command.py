@@ -102,6 +102,41 @@ def test_mistakes_are_one_line(
     assert complaint in refused(capsys, "catalog", *words)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "complaint"),
+    [
+        ("personas", 'output = "abc"', "own.toml:1: output: 'abc' is not a distribution"),
+        ("personas", "output = 3", "own.toml: segments: needs at least one"),
+        ("crowds", "[[group]]\ncount = 1", "own.toml:1: group.persona: is missing"),
+        ("targets", "url = 3", "own.toml:1: url: 3 is not a text"),
+    ],
+)
+def test_a_wrong_file_of_ones_own_is_told_as_every_command_tells_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, text: str, complaint: str
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(text)
+    assert complaint in refused(capsys, "catalog", kind, str(own))
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_targets_secrets_are_not_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'url = "http://me:sesame-open@h:1"\n[headers]\nX-Api-Key = "in-a-header"\n'
+        '[body]\npassword = "in-the-body"\n[start]\ncommand = ["serve", "--api-key=in-a-command"]\n'
+    )
+    told = page(capsys, "catalog", "targets", str(own), *words)
+    assert "http://me:***@h:1" in told
+    assert not [
+        secret
+        for secret in ("sesame", "in-a-header", "in-the-body", "in-a-command")
+        if secret in told
+    ]
+
+
 def test_conditions_that_nobody_meets_leave_nothing() -> None:
     assert list_entries("hardware", where=["memory_gb>100000"]) == []
 
