@@ -14,6 +14,7 @@ from headroom_bench.crowd.world import Answer, Request
 from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Channel, Reading, failure
+from headroom_bench.live.told import told_count, told_ms
 from headroom_bench.measures import answer_was_cut, fill_timing, first_visible
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import shortened
@@ -21,6 +22,11 @@ from headroom_bench.redaction import shortened
 LONGEST_RETRY_AFTER_S = 60.0
 """So long a person waits at most because the server says so."""
 _REFUSED_FOR_NOW = (429, 503)
+
+
+_CLOCKS_DIFFER, _ROUNDED_S = 0.02, 0.05
+"""Two machines' clocks, or the bundled mock's under load; and whole milliseconds in a server's
+times, of which faster than life there are many in one."""
 
 
 def fill_from_wire(
@@ -47,8 +53,11 @@ def fill_from_wire(
     record.model = reading.model or record.model
     times = clock.all_at(reading.stamps_ns)
     if record.sent_s is not None and record.end_s is not None and len(times):
-        first = reading.token_counts[0] or _tokens_an_event(record, len(times))
-        fill_timing(record, record.sent_s, times, first, reading.token_counts[-1])
+        counts = reading.token_counts[0], reading.token_counts[-1]
+        first, last = counts if _agree(counts, record.completion_tokens) else (None, None)
+        fill_timing(
+            record, record.sent_s, times, first or _tokens_an_event(record, len(times)), last
+        )
         record.ttfv_s = _ttfv(request, reading.channels, times, record.sent_s, record.end_s)
         # Of two tokens in one event the second is the end of sequence, which shows in none.
         unseen = 1 if len(times) == 1 else 0
@@ -56,6 +65,14 @@ def fill_from_wire(
         record.buffered = tokens > 1 and bool(times[0] == times[-1])
         record.network_s = _way_s(record, round_trip_s)
     return times
+
+
+def _agree(running: tuple[int | None, int | None], completion: int | None) -> bool:
+    """Whether running counts rise, and to no more than were counted in the end."""
+    first, last = running
+    if last is None or completion is None:
+        return True
+    return (first or 0) <= last <= completion
 
 
 def _way_s(record: RequestRecord, round_trip_s: float | None) -> float | None:
@@ -91,13 +108,13 @@ def _fill_counts(record: RequestRecord, reading: Reading) -> None:
         _fill_counts_so_far(record, reading)
         return
     usage, timings = reading.usage or {}, reading.timings or {}
-    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    prompt, completion = told_count(usage, "prompt_tokens"), told_count(usage, "completion_tokens")
     if completion is not None and not (prompt == 0 and completion == 0):
         record.tokens_source = "usage"
     elif "predicted_n" in timings:
-        cached, evaluated = _count(timings, "cache_n") or 0, _count(timings, "prompt_n")
+        cached, evaluated = told_count(timings, "cache_n") or 0, told_count(timings, "prompt_n")
         prompt = None if evaluated is None else cached + evaluated
-        completion = _count(timings, "predicted_n")
+        completion = told_count(timings, "predicted_n")
         record.tokens_source = "timings"
     elif reading.stamps_ns:
         prompt, completion = None, len(reading.stamps_ns)
@@ -106,11 +123,11 @@ def _fill_counts(record: RequestRecord, reading: Reading) -> None:
         prompt = completion = None
     record.prompt_tokens = record.context_depth_tokens = prompt
     record.completion_tokens = completion
-    record.cached_tokens = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    record.cached_tokens = told_count(usage.get("prompt_tokens_details"), "cached_tokens")
     if record.cached_tokens is None:
-        record.cached_tokens = _count(timings, "cache_n")
-    record.draft_tokens = _count(timings, "draft_n")
-    record.accepted_tokens = _count(timings, "draft_n_accepted")
+        record.cached_tokens = told_count(timings, "cache_n")
+    record.draft_tokens = told_count(timings, "draft_n")
+    record.accepted_tokens = told_count(timings, "draft_n_accepted")
     _split_channels(record, reading, usage)
 
 
@@ -129,7 +146,7 @@ def _split_channels(record: RequestRecord, reading: Reading, usage: dict[str, An
     if record.completion_tokens is None:
         return
     thought = reading.channels.count("reasoning")
-    hidden = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+    hidden = told_count(usage.get("completion_tokens_details"), "reasoning_tokens")
     if hidden is None and (not thought or len(reading.stamps_ns) == record.completion_tokens):
         hidden = thought
     record.reasoning_tokens = hidden
@@ -142,8 +159,8 @@ def _fill_server_times(record: RequestRecord, timings: dict[str, Any] | None) ->
     whether they divide by n or n - 1, and the first token comes out of the prompt's last pass."""
     if not timings:
         return
-    prompt_ms, decode_ms = _number(timings, "prompt_ms"), _number(timings, "predicted_ms")
-    evaluated, generated = _count(timings, "prompt_n"), _count(timings, "predicted_n")
+    prompt_ms, decode_ms = told_ms(timings, "prompt_ms"), told_ms(timings, "predicted_ms")
+    evaluated, generated = told_count(timings, "prompt_n"), told_count(timings, "predicted_n")
     if prompt_ms is not None:
         record.server_prefill_s = prompt_ms / 1e3
         if evaluated and prompt_ms > 0:
@@ -179,13 +196,17 @@ def suspicion(record: RequestRecord, round_trip_s: float | None) -> str | None:
     """What about a record cannot be, in words; None where nothing is odd.
 
     TTFT below a round trip: something nearer than the server answered. Fewer tokens than events:
-    the server's count is wrong. More cached than prompt tokens: likewise.
+    the server's count is wrong. More cached than prompt tokens: likewise. Server times longer than
+    the request: its clock is.
     """
     if round_trip_s is not None and record.ttft_s is not None and record.ttft_s < round_trip_s / 2:
         return "TTFT below a round trip"
     tokens, events = record.completion_tokens, record.stream_events
     if tokens is not None and events is not None and tokens < events:
         return "fewer tokens than events"
+    served_s = (record.server_prefill_s or 0.0) + (record.server_decode_s or 0.0)
+    if record.e2e_s is not None and served_s > record.e2e_s * (1 + _CLOCKS_DIFFER) + _ROUNDED_S:
+        return "the server's own times are longer than the request took"
     if (record.cached_tokens or 0) > (record.prompt_tokens or 0):
         return "more cached than prompt tokens"
     return None
@@ -221,16 +242,3 @@ def _again_s(exchange: Exchange, end_s: float) -> float | None:
         except (TypeError, ValueError):  # no date, or one without a zone
             return None
     return end_s + min(wait_s, LONGEST_RETRY_AFTER_S) if wait_s > 0 else None
-
-
-def _count(table: Any, field: str) -> int | None:
-    """A whole, non-negative number; servers also send null, strings and floats."""
-    value = _number(table, field)
-    return int(value) if value is not None and value >= 0 and value == int(value) else None
-
-
-def _number(table: Any, field: str) -> float | None:
-    value = table.get(field) if isinstance(table, dict) else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if abs(value) < 1e15 else None  # NaN and infinity are refused too

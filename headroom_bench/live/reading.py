@@ -16,7 +16,9 @@ import msgspec
 
 from headroom_bench.live.alike import Alike, Stamped
 from headroom_bench.live.exchange import Exchange
-from headroom_bench.live.sse import StreamEvent, stream_events, unpacked
+from headroom_bench.live.sse import StreamEvent, stream_events
+from headroom_bench.live.told import told_count
+from headroom_bench.live.unpacking import PackingError, unpacked
 from headroom_bench.redaction import shortened
 
 _LARGEST_EVENT_BYTES = 4 * 2**20
@@ -31,6 +33,11 @@ _STREAM_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 
 Channel = Literal["content", "reasoning", "tool", "silent"]
 """silent: a token that decodes to nothing (yet), told by the server's running count."""
+_SEEN_FIRST: tuple[Channel, ...] = ("content", "reasoning", "tool")
+"""As which an event counts that carries several: what the most devices show."""
+_WHOLE_BODY = 0
+_FAILED = ("error", "abort")
+"""Finish reasons of answers that did not finish: vLLM's, SGLang's, OpenRouter's."""
 
 
 @dataclass(slots=True)
@@ -56,7 +63,8 @@ class Reading:
     nonsense: str | None = None
     """The first event that could not be understood."""
     nonsense_at: int = 0
-    """Which event that was, counted from 1: the last one may only have been cut."""
+    """Which event that was, counted from 1 (0: the body itself): the last one may only have been
+    cut."""
 
     def add_token(self, stamp_ns: int, channel: Channel) -> None:
         self.stamps_ns.append(stamp_ns)
@@ -76,13 +84,23 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         return
     stamped = zip(exchange.stamps_ns, exchange.pieces, strict=True)
     pieces = unpacked(stamped, exchange.headers.get("content-encoding", ""))
-    if exchange.status >= 300 or not _is_stream(exchange):
-        _read_plain(reading, exchange, _beginning(pieces))
-        yield reading
-        return
+    try:
+        if exchange.status >= 300 or not _is_stream(exchange):
+            _read_plain(reading, exchange, _beginning(pieces))
+        else:
+            yield from _read_events(reading, pieces)
+    except PackingError as why:
+        if not reading.done_mark and not reading.finish_reason:
+            reading.nonsense, reading.nonsense_at = str(why), _WHOLE_BODY
+    yield reading
+
+
+def _read_events(reading: Reading, pieces: Iterable[Stamped]) -> Iterator[Reading]:
     alike = Alike()
 
     def take(first: Stamped, more: Iterator[Stamped]) -> Stamped | None:
+        if reading.done_mark:
+            return first
         texts: list[str] = []
         left = alike.take_run(first, more, reading.stamps_ns, texts)
         if texts:
@@ -94,8 +112,10 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
         return left
 
     for told in stream_events(pieces, take):
-        if told is not None:
+        if told is not None and not reading.done_mark:
             _read_told(reading, told, alike)
+        elif told is not None:
+            _read_late(reading, told.data)
         yield reading
     _catch_up(reading, alike)
 
@@ -122,6 +142,13 @@ def _read_told(reading: Reading, told: StreamEvent, alike: Alike) -> None:
     parsed = _read_event(reading, stamp_ns, name, data, alike)
     if parsed is not None and len(reading.stamps_ns) == tokens + 1:
         alike.learn(data, parsed)
+
+
+def _read_late(reading: Reading, data: bytes) -> None:
+    """An event after the end: counts may still come, and nothing else is part of the answer."""
+    parsed = _json(data)
+    if isinstance(parsed, dict) and reading.usage is None and reading.timings is None:
+        _read_tables(reading, parsed)
 
 
 def has_token(exchange: Exchange) -> bool:
@@ -177,8 +204,10 @@ def _read_event(
     """Adds what an event says; returns it, where it has one choice with a delta alone."""
     parsed = _json(data)
     if not isinstance(parsed, dict):
-        if reading.nonsense is None:
-            start = shortened(data[:_LOOKED_AT].decode("utf-8", "replace"), 80)
+        start = shortened(data[:_LOOKED_AT].decode("utf-8", "replace"), 80)
+        if name == "error":
+            reading.error = start
+        elif reading.nonsense is None:
             reading.nonsense = f"an event that is not a JSON object: {start!r}"
             reading.nonsense_at = reading.events
         return None
@@ -190,8 +219,9 @@ def _read_event(
     choices = parsed.get("choices")
     choices = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
     before = len(reading.stamps_ns)
-    for choice in choices:
-        _read_choice(reading, stamp_ns, choice)
+    spoken = [channel for choice in choices for channel in _read_choice(reading, choice)]
+    if spoken:  # one event is one moment, whatever it carries
+        reading.add_token(stamp_ns, min(spoken, key=_SEEN_FIRST.index))
     if alike.last and (
         len(reading.stamps_ns) == before
         or not all(isinstance(parsed.get(table), dict) for table in alike.tables)
@@ -221,8 +251,8 @@ def _generated_so_far(parsed: dict[str, Any]) -> int | None:
     """The running count that llama.cpp (`timings_per_token`) and vLLM (continuous usage) send."""
     for table, field_name in (("timings", "predicted_n"), ("usage", "completion_tokens")):
         counts = parsed.get(table)
-        told = counts.get(field_name) if isinstance(counts, dict) else None
-        if isinstance(told, int) and told > 0:
+        told = told_count(counts, field_name)
+        if told:
             return told
     return None
 
@@ -246,28 +276,33 @@ def _own_tokens(choice: dict[str, Any]) -> int:
     return 0
 
 
-def _read_choice(reading: Reading, stamp_ns: int, choice: dict[str, Any]) -> None:
+def _read_choice(reading: Reading, choice: dict[str, Any]) -> Iterator[Channel]:
+    """Takes what a choice says, and tells the channels that it says it on."""
     delta = choice.get("delta")
     if isinstance(delta, dict):
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         said = delta.get("content")
         if isinstance(thought, str) and thought:
-            reading.add_token(stamp_ns, "reasoning")
+            yield "reasoning"
         if isinstance(said, str) and said:
             reading.content.append(said)
-            reading.add_token(stamp_ns, "content")
+            yield "content"
         if delta.get("tool_calls"):
-            reading.add_token(stamp_ns, "tool")
+            yield "tool"
     text = choice.get("text")  # the older completions route
     if isinstance(text, str) and text:
         reading.content.append(text)
-        reading.add_token(stamp_ns, "content")
+        yield "content"
     if isinstance(choice.get("finish_reason"), str) and choice["finish_reason"]:
         reading.finish_reason = choice["finish_reason"]
 
 
 def _read_error(reading: Reading, parsed: dict[str, Any]) -> bool:
     error = parsed.get("error")
+    if not error and parsed.get("object") == "error":  # older vLLM's and SGLang's
+        error = parsed
+    if not error and "choices" not in parsed:  # FastAPI's
+        error = parsed.get("detail")
     if not error:
         return False
     if isinstance(error, dict):
@@ -305,14 +340,17 @@ def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
     if reading.error is not None:
         kind = "context_exceeded" if _is_context(reading) else "stream_error"
         return kind, reading.error
-    if exchange.ended not in ("complete", "marker", "eof"):
+    if reading.finish_reason in _FAILED:
+        return "stream_error", f"the answer ended with the finish reason {reading.finish_reason}"
+    broke_off = exchange.ended == "reset" and reading.finish_reason  # nothing is missing
+    if exchange.ended not in ("complete", "marker", "eof") and not broke_off:
         return exchange.ended, exchange.problem
     if exchange.ended == "eof" and not reading.finish_reason:
         if not exchange.headers_ns:
             return "reset", "the connection closed before any answer"
         return "truncated", "the answer broke off without a finish reason"
-    cut = not reading.finish_reason and bool(reading.stamps_ns)
-    if reading.nonsense is not None and not (cut and reading.nonsense_at == reading.events):
+    last = reading.nonsense_at == reading.events and not reading.done_mark
+    if reading.nonsense is not None and not (last and reading.stamps_ns):  # the close tore it
         return "nonsense", reading.nonsense
     if not reading.finish_reason:
         return "truncated", "the answer ended without a finish reason"
@@ -324,8 +362,7 @@ def failure(exchange: Exchange, reading: Reading) -> tuple[str, str] | None:
 def _counted(reading: Reading) -> bool:
     """Whether the server says that tokens came although no event showed any text. One alone is
     the end of sequence itself: llama.cpp counts it."""
-    completion = (reading.usage or {}).get("completion_tokens")
-    return isinstance(completion, int) and completion > 1
+    return (told_count(reading.usage, "completion_tokens") or 0) > 1
 
 
 def _status_kind(status: int, reading: Reading) -> str:

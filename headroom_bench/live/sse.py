@@ -6,14 +6,9 @@ skipped; several `data` lines make one event. An event's stamp is that of the pi
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-LARGEST_UNPACKED_BYTES = 2**26
-"""No more is unpacked out of one body: a small one may be made to fill the memory."""
-_UNPACKED_AT_ONCE_BYTES = 2**18
-"""A thousand times as much may be in a packed piece: some 0.5 ms of work."""
 _BOM = b"\xef\xbb\xbf"
 _QUIET = 200
 """Pieces and lines without an event after which the reader may give way: some 0.1 ms of work."""
@@ -112,33 +107,6 @@ def stream_events(
     for line in [*lines.finish(), b""]:
         if ready := event.add(line):
             yield StreamEvent(stamp_ns, *ready)
-
-
-def unpacked(pieces: Iterable[tuple[int, bytes]], encoding: str) -> Iterable[tuple[int, bytes]]:
-    """The pieces as they were before a proxy packed them, unasked (gzip or deflate).
-
-    A body whose packing breaks off is given as far as it goes.
-    """
-    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
-        return pieces
-    return _unpack(pieces)
-
-
-def _unpack(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    unpacker = zlib.decompressobj(wbits=47)  # either wrapping
-    left = LARGEST_UNPACKED_BYTES
-    for stamp_ns, packed in pieces:
-        piece, full = packed, True
-        while full and left > 0:
-            most = min(left, _UNPACKED_AT_ONCE_BYTES)
-            try:
-                plain = unpacker.decompress(piece, most)
-            except zlib.error:
-                return
-            if plain:
-                yield stamp_ns, plain
-            left -= len(plain)
-            piece, full = unpacker.unconsumed_tail, len(plain) == most
 
 
 class _Pending:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom_bench.live import sse
+from headroom_bench.live import unpacking
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Reading, read_stream
 
@@ -56,11 +56,19 @@ def test_nesting_without_end() -> None:
 
 
 def test_a_packed_body_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "LARGEST_UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr(unpacking, "LARGEST_UNPACKED_BYTES", 2**20)
     bomb = zlib.compress(b"data: x\n\n" * 2**20)
     pieces = [bomb[at : at + 256] for at in range(0, len(bomb), 256)]
-    told = sse.unpacked(enumerate(pieces), "deflate")
-    assert sum(len(piece) for _, piece in told) <= 2**20
+    got = 0
+
+    def unpack() -> None:
+        nonlocal got
+        for _, piece in unpacking.unpacked(enumerate(pieces), "deflate"):
+            got += len(piece)
+
+    with pytest.raises(unpacking.PackingError, match="more than 1,048,576 bytes are packed in it"):
+        unpack()
+    assert 2**19 < got <= 2**20
 
 
 @given(st.binary(max_size=300), st.integers(1, 4_000), st.integers(1, 64), st.integers(1, 900))
@@ -70,7 +78,7 @@ def test_a_packed_body_is_unpacked_whole_and_in_pieces(
     packed = zlib.compress(unit * times)
     pieces = [packed[at : at + cut] for at in range(0, len(packed), cut)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sse, "_UNPACKED_AT_ONCE_BYTES", max(at_once, len(unit) * times // 100))
-        found = [piece for _, piece in sse.unpacked(enumerate(pieces), "deflate")]
-        assert max(map(len, found), default=0) <= sse._UNPACKED_AT_ONCE_BYTES
+        patch.setattr(unpacking, "UNPACKED_AT_ONCE_BYTES", max(at_once, len(unit) * times // 100))
+        found = [piece for _, piece in unpacking.unpacked(enumerate(pieces), "deflate")]
+        assert max(map(len, found), default=0) <= unpacking.UNPACKED_AT_ONCE_BYTES
     assert b"".join(found) == unit * times

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from record_makers import failed
 
 from headroom_bench.crowd.world import Request
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.measured import LONGEST_RETRY_AFTER_S, to_answer
-from headroom_bench.records import RequestRecord
 from headroom_bench.segments import Segment
 
 ASK = (Segment("ask", "user", "prose", "x", 1),)
@@ -19,8 +19,7 @@ ASK = (Segment("ask", "user", "prose", "x", 1),)
 def again_s(told: str, status: int = 429) -> float | None:
     """For an answer that ended at 100 s."""
     exchange = Exchange(status=status, headers={"retry-after": told})
-    record = RequestRecord(run_id="r", world="measured", request_id="p-0/c0/t0/r0")
-    record.started_at_s, record.end_s, record.ok = 99.0, 100.0, False
+    record = failed("rate_limited", started_at_s=99.0, end_s=100.0)
     request = Request("p-0/c0/t0/r0", "p-0/c0", "p", 0, 0, 0, ASK, 20)
     return to_answer(request, record, exchange).again_s
 

@@ -426,14 +426,14 @@ async def test_a_close_at_every_byte_has_its_name(why: Exception | None) -> None
             assert (exchange.ended, problem) == ("complete", None)
         elif length >= done:
             assert (exchange.ended, problem) == ("marker", None)
-        elif why is not None:
-            assert problem is not None
-            assert problem[0] == "reset"
-        elif length < finished:
-            assert problem is not None
-            assert problem[0] == ("reset" if length < len(HEAD) else "truncated")
+        elif reading.finish_reason:
+            assert length >= finished
+            assert problem is None
         else:
-            assert exchange.ended == "eof"
+            assert length <= finished + len(b"}]}\n\n")
+            assert problem is not None
+            torn = why is None and length >= len(HEAD)
+            assert problem[0] == ("truncated" if torn else "reset")
 
 
 async def test_an_answer_leaves_nothing_to_the_collector() -> None:

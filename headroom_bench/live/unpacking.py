@@ -1,0 +1,86 @@
+"""Bodies that a proxy packed on the way, though nobody asked for it (gzip or deflate)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+LARGEST_UNPACKED_BYTES = 2**26
+"""No more is unpacked out of one body: a small one may be made to fill the memory."""
+UNPACKED_AT_ONCE_BYTES = 2**18
+"""A thousand times as much may be in a packed piece: some 0.5 ms of work."""
+_GZIP, _ZLIB, _BARE = 31, 15, -15
+"""`wbits` of zlib, by what a stream begins with."""
+
+
+class PackingError(Exception):
+    """Why a body cannot be unpacked, or no further."""
+
+
+def packing(encoding: str) -> str:
+    """What a Content-Encoding says that a body is packed with; empty for none."""
+    named = [name.strip().lower() for name in encoding.split(",")]
+    return ", ".join(name for name in named if name not in ("", "identity"))
+
+
+class Unpacker:
+    """One body, fed in pieces."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: what `packing` found. Raises `PackingError` for one that is not known."""
+        if name not in ("gzip", "x-gzip", "deflate"):
+            raise PackingError(f"the body is packed with {name[:60]!r}, which nobody asked for")
+        self._name = name
+        self._head = b""
+        self._stream: zlib._Decompress | None = None
+        """Of this member: gzip may have several (RFC 1952 §2.2). None before its head is there."""
+        self._left = LARGEST_UNPACKED_BYTES
+
+    def feed(self, packed: bytes) -> Iterator[bytes]:
+        """What these bytes hold, in pieces of a bounded size. Raises `PackingError`."""
+        full = False
+        while packed or full:
+            if self._stream is None:
+                self._head += packed
+                if len(self._head) < 2 or not self._head.strip(b"\0"):  # padding at the end
+                    return
+                packed, self._head = self._head, b""
+                self._stream = zlib.decompressobj(self._wbits(packed))
+            try:
+                plain = self._stream.decompress(packed, UNPACKED_AT_ONCE_BYTES)
+            except zlib.error as why:
+                raise PackingError(f"the body is no {self._name} as it says: {why}") from None
+            self._left -= len(plain)
+            if self._left < 0:
+                raise PackingError(f"more than {LARGEST_UNPACKED_BYTES:,} bytes are packed in it")
+            if plain:
+                yield plain
+            full = len(plain) == UNPACKED_AT_ONCE_BYTES  # the stream may hold more by itself
+            packed = self._stream.unconsumed_tail or self._stream.unused_data
+            if self._stream.eof:
+                self._stream, full = None, False
+
+    def _wbits(self, head: bytes) -> int:
+        if head.startswith(b"\x1f\x8b"):
+            return _GZIP
+        if head[0] & 15 == 8 and (head[0] << 8 | head[1]) % 31 == 0:  # RFC 1950 §2.2
+            return _ZLIB
+        if self._name == "deflate":  # without its wrapping, as some have it (RFC 9110 §8.4.1.2)
+            return _BARE
+        raise PackingError(f"the body is no {self._name} as it says")
+
+
+def unpacked(pieces: Iterable[tuple[int, bytes]], encoding: str) -> Iterable[tuple[int, bytes]]:
+    """The stamped pieces of a body as they were before they were packed, if they were.
+
+    A body that breaks off is given as far as it goes. Raises `PackingError` as it is read.
+    """
+    name = packing(encoding)
+    return _unpack(pieces, name) if name else pieces
+
+
+def _unpack(pieces: Iterable[tuple[int, bytes]], name: str) -> Iterator[tuple[int, bytes]]:
+    unpacker = Unpacker(name)
+    for stamp_ns, packed in pieces:
+        for plain in unpacker.feed(packed):
+            yield stamp_ns, plain
