@@ -20,7 +20,7 @@ from headroom_bench.cli import (
     run_command,
     simulate_command,
 )
-from headroom_bench.errors import UserError, written_out
+from headroom_bench.errors import EXIT_WRONG_INPUT, UserError, written_out
 from headroom_bench.redaction import redact
 
 app = typer.Typer(
@@ -81,7 +81,7 @@ def run_app(arguments: list[str]) -> int:
     except Exception as why:  # noqa: BLE001  (the last resort: a fault of ours, told as one)
         if _is_usage(why):
             _tell(f"headroom-bench: {_one_line(_usage_message(why))}")
-            return 2
+            return EXIT_WRONG_INPUT
         if debug:
             _tell(traceback.format_exc())
         told = _one_line(f"{type(why).__name__}: {why}")

@@ -387,7 +387,16 @@ def resolve_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", number
 
 
-def positive(value: float | None, flag: str) -> float | None:
-    if value is not None and not 0 < value < math.inf:
+def resolve_time_scale(target: Target, scale: float) -> float:
+    """How many times faster than life a target lives. Raises `UserError` for a real server, and for
+    what is no scale."""
+    if scale != 1.0 and not target.embedded_mock:
+        raise UserError("--time-scale is for the mock only: a real server lives in real time")
+    return positive(scale, "--time-scale")
+
+
+def positive(value: float, flag: str) -> float:
+    """Raises `UserError` for what is not above zero and finite."""
+    if not 0 < value < math.inf:
         raise UserError(f"{flag} {value:g} must be above zero and finite")
     return value

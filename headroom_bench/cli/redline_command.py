@@ -94,7 +94,7 @@ def redline(
     as_json: flags.Json = False,
 ) -> int:
     """Find the largest crowd that TARGET serves well; simulated, or --live."""
-    from headroom_bench.experiments.redline import DEFAULT_REPEATS, MOST_REPEATS, RedlineOptions
+    from headroom_bench.experiments import redline as search
 
     if live:
         refuse(context, {"vs", "over"}, "--live asks one server")
@@ -109,7 +109,7 @@ def redline(
     if not (crowd or persona):
         crowd = _DEFAULT_CROWD
     who = flags.resolve_crowd(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
-    options = RedlineOptions(
+    options = search.RedlineOptions(
         target=flags.resolve_target(
             target, box, model=model, dialect=dialect, api_key_env=api_key_env
         ),
@@ -117,8 +117,8 @@ def redline(
         duration_s=parse_duration_s(duration or (_LIVE_DURATION if live else "30m"), "--duration"),
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
-        repeats=repeats or (1 if live else DEFAULT_REPEATS),
-        most_repeats=(repeats or 1) if live else MOST_REPEATS,
+        repeats=repeats or (1 if live else search.DEFAULT_REPEATS),
+        most_repeats=(repeats or 1) if live else search.MOST_REPEATS,
         lengthen=not live,
         thinking=thinking,
     )
@@ -173,8 +173,6 @@ def _live(
     from headroom_bench.experiments.redline_live import live_redline
     from headroom_bench.experiments.run_options import RunOptions
 
-    if time_scale != 1.0 and not options.target.embedded_mock:
-        raise UserError("--time-scale is for the mock only: a real server lives in real time")
     base = RunOptions(
         target=options.target,
         crowd=options.crowd,
@@ -182,9 +180,8 @@ def _live(
         duration_s=options.duration_s,
         thinking=options.thinking,
         prompts_from=prompts_from,
-        time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
+        time_scale=flags.resolve_time_scale(options.target, time_scale),
     )
-
     console = notes()
     say = say_on(console)
     return live_redline(

@@ -15,7 +15,7 @@ from headroom_bench.cli.consoles import progress_on, say_on
 from headroom_bench.cli.given import given, refuse
 from headroom_bench.cli.groups import grouped
 from headroom_bench.cli.show_config import print_config
-from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET, UserError
+from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET
 from headroom_bench.target import load_target
 from headroom_bench.units import MOST_REPEATS, parse_duration_s
 
@@ -87,6 +87,7 @@ def run(
     Without arguments: the demo crowd against the bundled mock server, half a minute.
     """
     from headroom_bench.experiments.run_options import RunOptions
+    from headroom_bench.experiments.serving import check_url
 
     notes = consoles.notes()
     if resume is not None:
@@ -95,8 +96,6 @@ def run(
         target, box, model=model, dialect=dialect, api_key_env=api_key_env, access=access
     )
     duration_s, max_requests, warmup_s = flags.resolve_length(length)
-    if time_scale != 1.0 and not chosen.embedded_mock:
-        raise UserError("--time-scale is for the mock only: a real server lives in real time")
     options = RunOptions(
         target=chosen,
         crowd=flags.resolve_crowd(who).with_prompts(flags.resolve_prompts(prompts)),
@@ -106,10 +105,10 @@ def run(
         warmup_s=warmup_s,
         journal=journal,
         prometheus=flags.resolve_address(prometheus) if prometheus else None,
-        max_rps=flags.positive(max_rps, "--max-rps"),
+        max_rps=None if max_rps is None else flags.positive(max_rps, "--max-rps"),
         force_lengths=force_lengths,
         thinking=thinking,
-        time_scale=flags.positive(time_scale, "--time-scale") or 1.0,
+        time_scale=flags.resolve_time_scale(chosen, time_scale),
         timeouts=flags.resolve_timeouts(
             connect_timeout, headers_timeout, first_token_timeout, silence_timeout, request_timeout
         ),
@@ -117,6 +116,7 @@ def run(
         prompts_from=flags.prompts_source(prompts),
     )
     if show_config:
+        check_url(chosen)
         print_config(context, options, as_json)
         return 0
     return _show(_begun(options, repeat, notes), notes, as_json)

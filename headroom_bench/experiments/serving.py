@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headroom_bench.live.access import access_to, tls_context
+from headroom_bench.live.exchange import Origin
 from headroom_bench.live.fetch import model_file
 from headroom_bench.live.lifecycle import ManagedServer, fill, free_port
 from headroom_bench.live.timeouts import Timeouts
@@ -62,7 +63,16 @@ def check_access(target: Target, timeouts: Timeouts) -> None:
     Raises:
         UserError: as `access_to` does.
     """
-    access_to(target, target.url.replace("{port}", "1"), timeouts, os.environ)
+    access_to(target, _with_a_port(target.url), timeouts, os.environ)
+
+
+def check_url(target: Target) -> None:
+    """Raises `UserError` where the URL is none of a server's."""
+    Origin.of(_with_a_port(target.url))
+
+
+def _with_a_port(url: str) -> str:
+    return url.replace("{port}", "1")
 
 
 def _placeholders(spec: StartSpec, port: int) -> dict[str, str]:

@@ -9,14 +9,15 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headroom_bench.catalog import find_hardware, find_model, find_quant, find_runtime
+from headroom_bench.catalog import find_hardware, find_model, find_runtime
 from headroom_bench.catalog.capability import tier_of
 from headroom_bench.designs import context_of_all, context_of_each
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.deployment import name_checks
 from headroom_bench.experiments.differences import differences
 from headroom_bench.experiments.redline import OnTrial, RedlineOptions, redline, with_target
 from headroom_bench.roofline.deployment import quant_of
-from headroom_bench.target import ServerSpec, Target
+from headroom_bench.target import ServerSpec, Target, with_overrides
 from headroom_bench.units import MOST_SLOTS, parse_size, parse_whole
 
 AXES = ("hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "kv_k", "kv_v")
@@ -46,18 +47,18 @@ def axes_of(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def changed(target: Target, change: Change) -> Target:
-    """The target with another [server]; a new box or runtime brings its own backend, and a model
-    with one published format brings that. Raises `UserError`."""
-    server = target.server
+    """The target with another [server]; a new box or runtime brings its own backend. Raises
+    `UserError`."""
     fields: dict[str, Any] = dict(change)
-    if {"hardware", "runtime"} & set(change) and "backend" not in change:
-        fields["backend"] = None
     if "slots" in change:
-        fields["slots"] = _slots(change["slots"])
+        fields["slots"] = parse_whole(change["slots"], "slots", MOST_SLOTS)
     if "ctx" in change:
         fields["ctx"] = parse_size(change["ctx"], "ctx")
-    _check_names(fields)
-    after = dataclasses.replace(target, server=dataclasses.replace(server, **fields))
+    checks = name_checks()
+    for axis, name in change.items():
+        if axis in checks:  # a wrong one stops a grid before it begins, not in its middle
+            checks[axis](name)
+    after = with_overrides(target, fields)
     return after if "ctx" in change else with_same_sequence(target, after)
 
 
@@ -74,22 +75,6 @@ def with_same_sequence(before: Target, after: Target) -> Target:
     each = context_of_each(find_runtime(before.runtime), told, ctx)
     whole = context_of_all(find_runtime(after.runtime), after.server, each)
     return dataclasses.replace(after, server=dataclasses.replace(after.server, ctx=whole))
-
-
-def _slots(text: str) -> int:
-    return parse_whole(text, "slots", MOST_SLOTS)
-
-
-def _check_names(fields: Mapping[str, Any]) -> None:
-    """A wrong name stops a grid before it begins, not in the middle of it."""
-    for axis, find in (
-        ("hardware", find_hardware),
-        ("model", find_model),
-        ("runtime", find_runtime),
-        ("quant", find_quant),
-    ):
-        if fields.get(axis) is not None:
-            find(fields[axis])
 
 
 def combinations(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
