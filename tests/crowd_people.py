@@ -13,7 +13,10 @@ from headroom_bench.crowd.draws import Distribution
 from headroom_bench.crowd.persona import Extra, Persona, SegmentPlan, Target
 from headroom_bench.crowd.world import Answer, Device, Request, Stopped
 from headroom_bench.segments import total_tokens
+from headroom_bench.shipped import names_in, shipped_dir
 
+PERSONAS = names_in(shipped_dir("personas"))
+CROWDS = names_in(shipped_dir("personas") / "crowds")
 fixed = Distribution.fixed
 
 

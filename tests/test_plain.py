@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
+from crowd_people import CROWDS
 
-from headroom_bench.crowd.crowd import Crowd, crowd_names, load_crowd
+from headroom_bench.crowd.crowd import Crowd, load_crowd
 from headroom_bench.errors import UserError
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.plain import from_plain, to_plain
 from headroom_bench.target import ServerSpec
 
 
-@pytest.mark.parametrize("name", crowd_names())
+@pytest.mark.parametrize("name", CROWDS)
 def test_every_shipped_crowd(name: str) -> None:
     crowd = load_crowd(name)
     written = json.dumps(to_plain(crowd), allow_nan=False)

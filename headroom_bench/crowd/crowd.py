@@ -10,7 +10,7 @@ from pathlib import Path
 from headroom_bench.crowd.persona import Persona, Target, load_persona, read_persona
 from headroom_bench.crowd.script import DISTINCT, Prompts
 from headroom_bench.errors import UserError
-from headroom_bench.shipped import find_file, names_in, shipped_dir
+from headroom_bench.shipped import find_file, shipped_dir
 from headroom_bench.toml_table import Check, Table, read_toml
 from headroom_bench.units import MOST_PEOPLE, parse_whole, shown
 
@@ -86,11 +86,6 @@ class Crowd:
 
     def with_seed(self, seed: int | None) -> Crowd:
         return self if seed is None else replace(self, seed=seed)
-
-
-def crowd_names() -> list[str]:
-    """The shipped crowds' names."""
-    return names_in(shipped_dir("personas") / "crowds")
 
 
 def load_crowd(name: str, check_link: Check | None = None) -> Crowd:

@@ -8,7 +8,7 @@ from typing import Literal
 from headroom_bench.crowd.draws import Distribution, read_distribution
 from headroom_bench.crowd.world import Device
 from headroom_bench.errors import UserError
-from headroom_bench.shipped import find_file, names_in, shipped_dir
+from headroom_bench.shipped import find_file, shipped_dir
 from headroom_bench.toml_table import Check, Table, read_toml
 from headroom_bench.units import MOST_S, MOST_SEQUENCE_TOKENS
 
@@ -268,8 +268,3 @@ def probe_persona(prompt_tokens: int, output_tokens: int, think_s: float) -> Per
         force_length=True,
         single_request=True,
     )
-
-
-def persona_names() -> list[str]:
-    """The shipped personas' names."""
-    return names_in(shipped_dir("personas"))

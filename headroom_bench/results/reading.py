@@ -7,15 +7,12 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from headroom_bench.errors import UserError
-from headroom_bench.records import REQUEST_COLUMNS, JournalRecord, JournalSample, RequestRecord
-
-if TYPE_CHECKING:
-    import pandas as pd
+from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
 
 _decode = msgspec.json.Decoder().decode
 
@@ -123,11 +120,3 @@ def read_requests(run: Path, world: str = "measured") -> list[RequestRecord]:
     """The request records of a run, in the order in which they ended. Raises as `typed_rows`."""
     name = "requests.jsonl" if world == "measured" else "predicted.jsonl"
     return list(typed_rows(run / name, RequestRecord))
-
-
-def requests_frame(run: Path, world: str = "measured") -> pd.DataFrame:
-    """The same as a frame: one row a request, columns `REQUEST_COLUMNS`."""
-    import pandas as pd
-
-    rows = [record.as_row() for record in read_requests(run, world)]
-    return pd.DataFrame(rows, columns=list(REQUEST_COLUMNS))

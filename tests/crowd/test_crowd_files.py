@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
-from crowd_people import ASK, RESULT, SYSTEM, crowd, fixed, persona
+from crowd_people import ASK, CROWDS, PERSONAS, RESULT, SYSTEM, crowd, fixed, persona
 
-from headroom_bench.crowd.crowd import Crowd, crowd_names, crowd_of, load_crowd, plain_crowd
+from headroom_bench.crowd.crowd import Crowd, crowd_of, load_crowd, plain_crowd
 from headroom_bench.crowd.draws import Distribution
-from headroom_bench.crowd.persona import load_persona, persona_names, probe_persona, read_persona
+from headroom_bench.crowd.persona import load_persona, probe_persona, read_persona
 from headroom_bench.errors import UserError
 from headroom_bench.toml_table import parse_toml
 
@@ -47,7 +47,7 @@ def told(path: Path, text: str | bytes) -> str:
     return str(why.value).removeprefix(f"{path}/")
 
 
-@pytest.mark.parametrize("name", persona_names())
+@pytest.mark.parametrize("name", PERSONAS)
 def test_shipped_personas_hold(name: str) -> None:
     one = load_persona(name)
     assert one.name == name
@@ -57,7 +57,7 @@ def test_shipped_personas_hold(name: str) -> None:
     assert one.typical_first_context < one.largest_context
 
 
-@pytest.mark.parametrize("name", crowd_names())
+@pytest.mark.parametrize("name", CROWDS)
 def test_shipped_crowds_hold(name: str) -> None:
     assert load_crowd(name).name == name
     assert load_crowd(name).users()

@@ -8,13 +8,14 @@ import statistics
 from collections import Counter
 
 import pytest
+from crowd_people import CROWDS, PERSONAS
 from rich.console import Console
 
 from headroom_bench.catalog import find_network
 from headroom_bench.catalog.listing import one_entry
 from headroom_bench.crowd.conversation import Conversation
-from headroom_bench.crowd.crowd import Crowd, User, crowd_names, crowd_of, load_crowd
-from headroom_bench.crowd.persona import load_persona, persona_names
+from headroom_bench.crowd.crowd import Crowd, User, crowd_of, load_crowd
+from headroom_bench.crowd.persona import load_persona
 from headroom_bench.crowd.world import Answer
 from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.records import RequestRecord
@@ -43,11 +44,11 @@ def lived(crowd: Crowd, duration_s: float) -> list[RequestRecord]:
 
 
 def test_all_are_there() -> None:
-    assert set(persona_names()) >= NAMED
-    assert set(crowd_names()) >= {"demo", "household", "office", "classroom", "agents", "offgrid"}
+    assert set(PERSONAS) >= NAMED
+    assert set(CROWDS) >= {"demo", "household", "office", "classroom", "agents", "offgrid"}
 
 
-@pytest.mark.parametrize("name", persona_names())
+@pytest.mark.parametrize("name", PERSONAS)
 def test_a_persona_says_what_it_is_and_where_its_figures_come_from(name: str) -> None:
     text = (shipped_dir("personas") / f"{name}.toml").read_text("utf-8")
     comments = re.findall(r"^# .+", text, re.MULTILINE)
@@ -58,7 +59,7 @@ def test_a_persona_says_what_it_is_and_where_its_figures_come_from(name: str) ->
     assert "estimated" in " ".join(sources), "what was not read anywhere is marked"
 
 
-@pytest.mark.parametrize("name", persona_names())
+@pytest.mark.parametrize("name", PERSONAS)
 def test_a_persona_is_explained_in_sentences(name: str) -> None:
     console = Console(width=200)
     with console.capture() as page:
@@ -72,7 +73,7 @@ def test_a_persona_is_explained_in_sentences(name: str) -> None:
     assert "source: " in told
 
 
-@pytest.mark.parametrize("name", persona_names())
+@pytest.mark.parametrize("name", PERSONAS)
 def test_a_persona_lives(name: str) -> None:
     persona = load_persona(name)
     records = lived(crowd_of([f"{name}:3"], 1), 2 * 3600)
@@ -83,14 +84,14 @@ def test_a_persona_lives(name: str) -> None:
     assert riders == {extra.name for extra in persona.extras}
 
 
-@pytest.mark.parametrize("name", crowd_names())
+@pytest.mark.parametrize("name", CROWDS)
 def test_a_crowd_lives(name: str) -> None:
     crowd = load_crowd(name)
     records = lived(crowd, 3600)
     assert Counter(crowd.counts()).keys() == {record.persona for record in records}
 
 
-@pytest.mark.parametrize("name", crowd_names())
+@pytest.mark.parametrize("name", CROWDS)
 def test_a_crowd_is_commented_and_its_links_exist(name: str) -> None:
     text = (shipped_dir("personas") / "crowds" / f"{name}.toml").read_text("utf-8")
     assert text.startswith("# ")

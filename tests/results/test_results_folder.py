@@ -20,7 +20,7 @@ from record_makers import record
 from headroom_bench.errors import UserError
 from headroom_bench.records import REQUEST_COLUMNS, RequestRecord
 from headroom_bench.results import token_times
-from headroom_bench.results.reading import read_manifest, read_requests, read_rows, requests_frame
+from headroom_bench.results.reading import read_manifest, read_requests, read_rows
 from headroom_bench.results.rows import compact_json
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
 
@@ -283,18 +283,6 @@ def test_a_writer_that_opens_an_old_folder_appends(folder: RunFolder) -> None:
     written(folder, 2)
     assert len(read_requests(folder.path)) == 3
     assert len(list(token_times.read(folder.path / "tokens.bin"))) == 3
-
-
-# --- frames -------------------------------------------------------------------------------------
-
-
-def test_frames_hold_every_column_whatever_the_rows(folder: RunFolder) -> None:
-    written(folder)
-    frame = requests_frame(folder.path)
-    assert tuple(frame.columns) == REQUEST_COLUMNS
-    assert frame["user"].tolist() == [0, 1, 2]
-    (folder.path / "requests.jsonl").write_text("")
-    assert requests_frame(folder.path).shape == (0, len(REQUEST_COLUMNS))
 
 
 CONTRACT = """\
