@@ -19,6 +19,9 @@ Check = Callable[[str], object]
 LARGEST = 1e12
 """No number of a file means anything beyond it, and what is computed with it stays finite."""
 
+_MOST_BYTES = 2**20
+"""Of a file: nobody writes so much by hand."""
+
 Key = tuple[str | int, ...]
 """Where a value stands: names of fields and tables, and places in arrays (0-based)."""
 Places = Mapping[Key, tuple[Path, int]]
@@ -194,9 +197,11 @@ def read_toml(path: Path) -> Table:
     """The root table of a TOML file.
 
     Raises:
-        UserError: unreadable, not UTF-8, or not TOML (with its line).
+        UserError: unreadable, too large, not UTF-8, or not TOML (with its line).
     """
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UserError(f"{path}: is larger than {_MOST_BYTES:,} bytes")
         text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except OSError as why:
         raise UserError(f"{path}: cannot be read: {why.strerror}") from None

@@ -238,6 +238,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'a = "\xe9"')
     with pytest.raises(UserError, match=r"latin\.toml: is not UTF-8 text"):
         read_toml(tmp_path / "latin.toml")
+    (tmp_path / "huge.toml").write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(UserError, match=r"huge\.toml: is larger than 1,048,576 bytes$"):
+        read_toml(tmp_path / "huge.toml")
 
 
 def test_a_mark_that_some_editors_begin_a_file_with_is_no_text(tmp_path: Path) -> None:
