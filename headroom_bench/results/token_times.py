@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from headroom_bench.errors import UserError
 
 MAGIC = b"headroom-tokens-1\n"
-_LENGTH = struct.Struct("<H").pack
-_COUNT = struct.Struct("<I").pack
+_LENGTH = struct.Struct("<H")
+_COUNT = struct.Struct("<I")
 _MOMENTS = np.dtype("<f8")
 
 
@@ -26,7 +26,7 @@ def encode(request_id: str, times_s: Sequence[float] | NDArray[np.float64]) -> b
     """One request's entry."""
     name = request_id.encode()
     times = np.asarray(times_s, _MOMENTS)
-    return b"".join((_LENGTH(len(name)), name, _COUNT(len(times)), times.tobytes()))
+    return b"".join((_LENGTH.pack(len(name)), name, _COUNT.pack(len(times)), times.tobytes()))
 
 
 def whole_bytes(data: bytes) -> int:
@@ -36,19 +36,30 @@ def whole_bytes(data: bytes) -> int:
     Raises:
         ValueError: it does not begin as a tokens.bin does.
     """
-    if not data.startswith(MAGIC):
-        if MAGIC.startswith(data):
-            return 0
-        raise ValueError("not a tokens.bin of this version")
-    whole = at = len(MAGIC)
-    while at + 2 <= len(data):
-        counted = at + 2 + struct.unpack_from("<H", data, at)[0]
-        if counted + 4 > len(data):
-            break
-        at = counted + 4 + 8 * struct.unpack_from("<I", data, counted)[0]
-        if at <= len(data):
-            whole = at
+    whole = len(MAGIC) if data.startswith(MAGIC) else 0
+    for _, _, end in _entries(data):
+        whole = end
     return whole
+
+
+def _entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The id of every whole entry, and where its moments begin and end. Raises ValueError as
+    `whole_bytes` does."""
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):  # killed while its very beginning was written
+            return
+        raise ValueError("not a tokens.bin of this version")
+    at = len(MAGIC)
+    while at + _LENGTH.size <= len(data):
+        named = at + _LENGTH.size
+        counted = named + _LENGTH.unpack_from(data, at)[0]
+        start = counted + _COUNT.size
+        if start > len(data):
+            return
+        at = start + _MOMENTS.itemsize * _COUNT.unpack_from(data, counted)[0]
+        if at > len(data):
+            return
+        yield data[named:counted], start, at
 
 
 def damaged(path: Path) -> UserError:
@@ -69,22 +80,9 @@ def read(path: Path) -> Iterator[tuple[str, NDArray[np.float64]]]:
         data = path.read_bytes()
     except OSError as why:
         raise UserError(f"{path} cannot be read: {why.strerror}") from None
-    if not data.startswith(MAGIC):
-        if MAGIC.startswith(data):  # killed while its very beginning was written
-            return
-        raise damaged(path)
-    at = len(MAGIC)
-    while at + 2 <= len(data):
-        (length,) = struct.unpack_from("<H", data, at)
-        counted = at + 2 + length
-        if counted + 4 > len(data):
-            return
-        try:
-            name = data[at + 2 : counted].decode()
-        except UnicodeDecodeError:
-            raise damaged(path) from None
-        (count,) = struct.unpack_from("<I", data, counted)
-        start, at = counted + 4, counted + 4 + 8 * count
-        if at > len(data):
-            return
-        yield name, np.frombuffer(data, dtype="<f8", count=count, offset=start)
+    try:
+        for name, start, end in _entries(data):
+            count = (end - start) // _MOMENTS.itemsize
+            yield name.decode(), np.frombuffer(data, _MOMENTS, count, start)
+    except ValueError:  # an id that is not UTF-8 among them
+        raise damaged(path) from None
