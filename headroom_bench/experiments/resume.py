@@ -69,9 +69,10 @@ def repeats_in(
     if times is None:
         return None
     options = _options(path, manifest, headers, prompts_of, source)
-    many = from_plain(int, times, f"{path}: repeats")
+    where = f"{path / 'manifest.json'}: repeats"
+    many = from_plain(int, times, where)
     if not 1 <= many <= MOST_REPEATS:
-        raise UserError(f"{path}: repeats: {many} is not what a run writes there")
+        raise UserError(f"{where}: {many} is not what a run writes there")
     return options, RunFolder(path), many
 
 

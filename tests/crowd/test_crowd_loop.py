@@ -171,6 +171,7 @@ def test_a_server_that_says_when_to_come_again_is_not_asked_before() -> None:
         return Answer(ok=False, end_s=sent_s + 0.1, error_kind="rate_limited", again_s=sent_s + 9)
 
     diary = lived(user(persona(think_s=fixed(2))), 3, refusing)
+    assert len(diary.sent_s) == 3
     for before, after in itertools.pairwise(diary.sent_s):
         assert after - before == pytest.approx(9.0)
 

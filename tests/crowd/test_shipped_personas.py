@@ -173,5 +173,7 @@ def test_an_event_sends_nothing_twice() -> None:
     seen: set[str] = set()
     for talk in conversations("automation-event"):
         ids = {segment.content_id for segment in talk.segments}
+        assert ids
         assert not ids & seen
         seen |= ids
+    assert seen

@@ -74,6 +74,7 @@ def lived(
     for person in crowd((one, 2)).with_prompts(Prompts(kind)).users():
         world = TrivialWorld(requests, server.answer)
         world.live(live_as(world, person))
+    assert len(server.asked) >= 2 * requests
 
 
 def test_exact_from_the_first_request_where_the_template_is_known() -> None:
@@ -172,10 +173,13 @@ def test_history_is_sent_word_for_word() -> None:
     server = Server(Renderer(EXACT, TemplateTokens(), "s"))
     lived(server, requests=8)
     first = [entry for entry in server.asked if entry[0].user == 0]
+    grown = 0
     for (_, earlier, _), (_, later, _) in pairwise(first):
         if len(later.messages) > len(earlier.messages):
             assert later.messages[: len(earlier.messages)] == earlier.messages
             assert set(later.messages[len(earlier.messages)]["content"].split()) == {"fine"}
+            grown += 1
+    assert grown == len(first) - 1, "of one conversation"
 
 
 def test_what_a_cache_may_hold_is_said() -> None:
