@@ -9,6 +9,8 @@ EXIT_WRONG_INPUT = 2
 EXIT_TARGET = 3
 EXIT_INTERRUPTED = 4
 
+_SHOWN = 200
+"""Letters of a name that are shown; no name is longer."""
 _FEW = 16
 """So many names may stand in one line."""
 
@@ -47,8 +49,8 @@ def unknown_name(what: str, name: str, known: Iterable[str], hint: str = "") -> 
     """A `UserError` for a name that does not exist, with the nearest ones that do; where none is
     near, with all of them if they are few."""
     names = sorted(known)
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name[:_SHOWN].lower(), names, n=3, cutoff=0.5)
     offer = f"; did you mean {', '.join(near)}?" if near else ""
     if not near and 0 < len(names) <= _FEW:
         offer = f"; known are {', '.join(names)}"
-    return UserError(f"unknown {what} {name!r}{offer}{hint}")
+    return UserError(f"unknown {what} {name[:_SHOWN]!r}{offer}{hint}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.paths import typed_path
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -28,14 +29,13 @@ def find_file(what: str, name: str, folder: Path) -> Path:
     Raises:
         UserError: neither exists; the nearest shipped names are offered.
     """
-    own = Path(name).expanduser()
-    if own.suffix == ".toml" or "/" in name:
+    if name.endswith(".toml") or "/" in name:
+        own = typed_path(name)
         if own.is_file():
             return own
         raise UserError(f"{what} file {name!r} does not exist")
-    shipped = folder / f"{name}.toml"
-    if shipped.is_file():
-        return shipped
+    if name in names_in(folder):
+        return folder / f"{name}.toml"
     hint = "; or give the path of a .toml file"
     if ":" in name:
         hint = f"; for a server write http://{name}"

@@ -18,7 +18,7 @@ MOCK = Path(mock_server.__path__[0])
 
 VALUES = {
     "units", "errors", "records", "segments", "measures", "target", "toml_table", "shipped",
-    "redaction", "secret_words", "plain", "seeds",
+    "redaction", "secret_words", "plain", "seeds", "paths",
 }  # fmt: skip
 """Small modules at the top that hold values and pure functions: everyone may use them."""
 
@@ -48,7 +48,8 @@ VALUES_MAY: dict[str, set[str]] = {
     "records": set(),
     "segments": set(),
     "measures": {"records"},
-    "shipped": {"errors"},
+    "paths": {"errors"},
+    "shipped": {"errors", "paths"},
     "redaction": set(),
     "secret_words": {"redaction"},
     "plain": {"errors"},

@@ -16,6 +16,7 @@ from headroom_bench.crowd.script import PROMPT_KINDS, Prompts
 from headroom_bench.crowd.sessions import read_sessions
 from headroom_bench.errors import UserError, unknown_name
 from headroom_bench.live.timeouts import Timeouts
+from headroom_bench.paths import typed_path
 from headroom_bench.target import (
     Target,
     checked_body,
@@ -351,7 +352,7 @@ def resolve_prompts(text: str) -> Prompts:
         UserError: no such kind, or a file of sessions that cannot be read.
     """
     if text.startswith("file:"):
-        return Prompts("file", read_sessions(Path(text.removeprefix("file:")).expanduser()))
+        return Prompts("file", read_sessions(typed_path(text.removeprefix("file:"))))
     for kind in PROMPT_KINDS:
         if text == kind != "file":
             return Prompts(kind)
@@ -361,7 +362,7 @@ def resolve_prompts(text: str) -> Prompts:
 def prompts_source(text: str) -> str:
     """`--prompts` as it can be read again from another folder."""
     kind, colon, name = text.partition(":")
-    return f"{kind}:{Path(name).expanduser().resolve()}" if colon else text
+    return f"{kind}:{typed_path(name).resolve()}" if colon else text
 
 
 def resolve_length(length: LengthFlags) -> tuple[float | None, int | None, float]:

@@ -20,6 +20,7 @@ from headroom_bench.experiments.predict import (
     predict,
     pricer_of,
 )
+from headroom_bench.paths import typed_path
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.links import LAYER_SPLIT
 from headroom_bench.target import draft_of
@@ -244,7 +245,7 @@ def _calibration(path: str) -> Calibration:
     """Read once, though many rows of a file name it. Raises `UserError`."""
     from headroom_bench.experiments.predict_calibration import read_calibration
 
-    return read_calibration(Path(path).expanduser())
+    return read_calibration(typed_path(path))
 
 
 def _count(text: str, name: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headroom_bench.errors import UserError
+from headroom_bench.paths import typed_path
 
 _CHUNK = 1 << 16
 _GUARD_BYTES = 256
@@ -33,7 +34,7 @@ def parse_source(text: str) -> Path:
     path = match[2] if match else text
     if not path.strip():
         raise UserError(f"journal source {text!r} names no file")
-    return Path(path).expanduser()
+    return typed_path(path)
 
 
 def follow_file(

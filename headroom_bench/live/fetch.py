@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from headroom_bench.errors import UserError, unknown_name
+from headroom_bench.paths import typed_path
 
 _BLOCK = 1 << 20
 
@@ -52,9 +53,9 @@ MODELS: dict[str, SmallModel] = {
 def default_cache_dir() -> Path:
     """`$HEADROOM_CACHE`, else `$XDG_CACHE_HOME/headroom-bench`, else the platform's own place."""
     if own := os.environ.get("HEADROOM_CACHE"):
-        return Path(own).expanduser()
+        return typed_path(own)
     if xdg := os.environ.get("XDG_CACHE_HOME"):
-        return Path(xdg).expanduser() / "headroom-bench"
+        return typed_path(xdg) / "headroom-bench"
     caches = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return Path.home() / caches / "headroom-bench"
 
@@ -83,7 +84,7 @@ def model_file(name_or_path: str, *, cache_dir: Path | None = None) -> Path:
             f"the model {name_or_path!r} is not here yet; "
             f"run: headroom-bench fetch-model {name_or_path}"
         )
-    path = Path(name_or_path).expanduser()
+    path = typed_path(name_or_path)
     if not path.is_file():
         known = ", ".join(sorted(MODELS))
         raise UserError(f"no model file {name_or_path!r}; give a path to a GGUF file, or: {known}")

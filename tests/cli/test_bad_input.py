@@ -58,6 +58,28 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("run", "http://127.0.0.1:1", "--dialect", "lamacpp"), "--dialect 'lamacpp' is not one"),
         (("run", "http://127.0.0.1:1", "--api-key-env", "NO_SUCH_VARIABLE"), "NO_SUCH_VARIABLE"),
         (("simulate", "mock", "--hardware", "dgx-sparc"), "dgx-spark"),
+        (
+            ("run", "~no-one-here/t.toml"),
+            "'~no-one-here/t.toml' cannot be a path: Could not determine home",
+        ),
+        (("run", f"./{'t' * 300}.toml"), "cannot be a path: File name too long"),
+        (
+            ("run", "mock", "--crowd", "~no-one-here/c.toml"),
+            "'~no-one-here/c.toml' cannot be a path",
+        ),
+        (("run", "mock", "--crowd", "c" * 300), "unknown crowd 'ccc"),
+        (
+            ("run", "mock", "--persona", "~no-one-here/p.toml:2"),
+            "'~no-one-here/p.toml' cannot be a path",
+        ),
+        (("run", "mock", "--prompts", "file:~no-one-here/s"), "'~no-one-here/s' cannot be a path"),
+        (("simulate", "mock", "--model", "~no-one-here"), "unknown model '~no-one-here'"),
+        (("simulate", "mock", "--model", "m" * 300), "unknown model 'mmm"),
+        (
+            ("simulate", "mock", "--hardware", "~no-one-here/h.toml"),
+            "'~no-one-here/h.toml' cannot be a path",
+        ),
+        (("inspect", "~no-one-here/m.gguf"), "'~no-one-here/m.gguf' cannot be a path"),
         (("simulate", "mock", "--quant", "Q9_Z"), "Q9_Z"),
         (("simulate", "mock", "--runtime", "vllm", "--kv-unified"), "vLLM has no slots: leave out"),
         (("run", "mock", "--dialect", "sglang", "--kv-split"), "SGLang has no slots: leave out"),
