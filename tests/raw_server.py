@@ -117,9 +117,13 @@ async def _play(
 
 @asynccontextmanager
 async def raw_server(
-    *script: Step, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    *script: Step,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+    kind: type[RawServer] = RawServer,
 ) -> AsyncIterator[RawServer]:
-    server = RawServer(script, host, "https" if tls else "http")
+    server = kind(script, host, "https" if tls else "http")
 
     writers: set[asyncio.StreamWriter] = set()
 

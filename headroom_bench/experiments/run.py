@@ -262,20 +262,7 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
             control, target.dialect, lambda: monotonic_ns() / 1e6, target.model
         )
         model = options.target.model or facts.model
-        tokenizer = await tokenizer_of(control, facts.dialect, model)
-        if tokenizer is None and options.crowd.prompts.filler and options.max_rps is None:
-            state.say(
-                "the server has no tokenizer to ask: a few short requests tell how long texts are"
-            )
-            async with _counter(state, access) as counter:
-                kinds, salt = options.crowd.kinds(), state.folder.run_id
-                writing = Writing(*await counted_by(counter, kinds, salt))
-        else:
-            if in_doubt(facts, options.target.model):
-                async with _counter(state, access) as counter:
-                    await counter.chat_tokens([("user", "time")])
-            vocabulary = await vocabulary_of(tokenizer, options.crowd.kinds())
-            writing = Writing(vocabulary, await template_of(tokenizer))
+        writing = await _get_to_write(state, access, control, model)
     finally:
         await control.close()
     state.vocabulary = writing.vocabulary
@@ -305,6 +292,33 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
         state.say(f"no prediction beside it{why}")
     state.folder.write_manifest(manifest(state, "running"))
     return writing
+
+
+async def _get_to_write(
+    state: RunState, access: Access, control: Control, model: str | None
+) -> Writing:
+    """Lengths by the server's own tokenizer, else by what it counts, else by guess."""
+    options, facts = state.options, state.facts
+    assert facts is not None
+    kinds = options.crowd.kinds()
+    try:
+        tokenizer = await tokenizer_of(control, facts.dialect, model)
+        exact = tokenizer and Writing(
+            await vocabulary_of(tokenizer, kinds), await template_of(tokenizer)
+        )
+    except TargetError as why:
+        state.warn(f"the server's tokenizer broke off, and is not used: {why}")
+        exact = None
+    if exact is None and options.crowd.prompts.filler and options.max_rps is None:
+        state.say(
+            "the server has no tokenizer to ask: a few short requests tell how long texts are"
+        )
+        async with _counter(state, access) as counter:
+            return Writing(*await counted_by(counter, kinds, state.folder.run_id))
+    if in_doubt(facts, options.target.model):
+        async with _counter(state, access) as counter:
+            await counter.chat_tokens([("user", "time")])
+    return exact or Writing(await vocabulary_of(None, kinds), await template_of(None))
 
 
 @asynccontextmanager

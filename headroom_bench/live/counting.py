@@ -11,6 +11,7 @@ from headroom_bench.live.dialect import CHAT_PATH, chat_body
 from headroom_bench.live.exchange import Transport
 from headroom_bench.live.reading import failure, read_stream
 from headroom_bench.live.tokenizer import Chat, messages_of
+from headroom_bench.live.told import told_count
 from headroom_bench.redaction import shortened
 
 HOPELESS = {
@@ -56,5 +57,4 @@ class UsageCounter:
         if wrong is not None and wrong[0] in HOPELESS:
             told = shortened(wrong[1], 300)
             raise TargetError(f"the server will answer nobody: {told}; {HOPELESS[wrong[0]]}")
-        counted = (reading.usage or {}).get("prompt_tokens")
-        return counted if isinstance(counted, int) and counted > 0 else None
+        return told_count(reading.usage, "prompt_tokens") or None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Ended, Exchange
@@ -46,12 +46,15 @@ _FINISHED = re.compile(rb'"finish_reason": ?"[^"]')  # some servers send "" befo
 _MARK_REACH = len(b'\ndata: { "error" : { "')
 """So much of what came before is looked at again, since any mark may be cut."""
 
-HasToken = Callable[[Exchange], bool]
+HasToken = Callable[[Exchange], Iterator[bool]]
+"""Looks through what has come of an answer for a token, in short steps; the first True ends it."""
+SEARCH_SLICE_NS = 1_000_000
+"""Longest stretch of that before the event loop gets its turn."""
 
 
-def any_byte(exchange: Exchange) -> bool:
+def any_byte(exchange: Exchange) -> Iterator[bool]:
     """The plainest `HasToken`: the body has begun."""
-    return exchange.first_byte_ns > 0
+    yield exchange.first_byte_ns > 0
 
 
 class Held:
@@ -85,6 +88,12 @@ class Intake:
         self._patience_s = patience_s
         self._has_token = has_token
         self._began = False
+        self._search: Iterator[bool] | None = None
+        """For the first token, as far as it got."""
+        self._moved_ns = 0
+        """Arrival of the latest piece that was no keep-alive comment, which people see as silence,
+        among the pieces that were looked at."""
+        self._looked_at = 0
         self._finished = False
         self._closing: asyncio.TimerHandle | None = None
         self._tail = b""
@@ -132,6 +141,7 @@ class Intake:
         if self._closing is not None:  # it would keep all that was read until it is due
             self._closing.cancel()
             self._closing = None
+        self._search = None
         self._held.answers -= 1
         self._held.size -= self._bytes
 
@@ -268,6 +278,9 @@ class Intake:
         """Ends the exchange if a phase ran out; else looks again when the next one may have."""
         if not self.open:
             return
+        if not self._looked_for_token():
+            self._timer = self._loop.call_later(0, self._look_at_the_clock)
+            return
         now_ns = monotonic_ns()
         due = sorted(self._deadlines())
         for at_ns, how, problem in due:
@@ -278,31 +291,47 @@ class Intake:
         wait_s = min(self._timeouts.silence_s, max(0.001, (due[0][0] - now_ns) * 1e-9))
         self._timer = self._loop.call_later(wait_s, self._look_at_the_clock)
 
+    def _looked_for_token(self) -> bool:
+        """Goes on looking whether a token has come; False where it has to leave off for now."""
+        if self._began or not self.exchange.pieces:
+            return True
+        self._search = self._search or self._has_token(self.exchange)
+        slice_ends_ns = monotonic_ns() + SEARCH_SLICE_NS
+        for found in self._search:
+            if found:
+                self._began = True
+                break
+            if monotonic_ns() > slice_ends_ns:
+                return False
+        self._search = None
+        return True
+
     def _deadlines(self) -> list[tuple[int, Ended, str]]:
         """When the present phases end, and what it means if they do."""
         limits, exchange, sent_ns = self._timeouts, self.exchange, self.exchange.sent_ns
         found: list[tuple[int, Ended, str]] = [
             _limit(sent_ns, limits.request_s, "no end", "request"),
         ]
+        moved_ns = self._latest_move_ns()
         if self._patience_s is not None:
-            at_ns = self._moved_ns() + round(self._patience_s * 1e9)
+            at_ns = moved_ns + round(self._patience_s * 1e9)
             found.append((at_ns, "abandoned", f"nothing arrived for {self._patience_s:g} s"))
         if not exchange.headers_ns:
             found.append(_limit(sent_ns, limits.until_headers_s, "no headers", "headers"))
-        self._began = self._began or (bool(exchange.pieces) and self._has_token(exchange))
         if self._began:
-            found.append(_limit(self._moved_ns(), limits.silence_s, "no event", "silence"))
+            found.append(_limit(moved_ns, limits.silence_s, "no event", "silence"))
         else:
             found.append(_limit(sent_ns, limits.first_token_s, "no token", "first-token"))
         return found
 
-    def _moved_ns(self) -> int:
-        """Arrival of the latest piece that was no keep-alive comment, which people see as
-        silence."""
+    def _latest_move_ns(self) -> int:
         exchange = self.exchange
-        latest = zip(reversed(exchange.pieces), reversed(exchange.stamps_ns), strict=True)
-        moved = (stamp_ns for piece, stamp_ns in latest if not _is_quiet(piece))
-        return next(moved, exchange.sent_ns)
+        for at in range(len(exchange.pieces) - 1, self._looked_at - 1, -1):
+            if not _is_quiet(exchange.pieces[at]):
+                self._moved_ns = exchange.stamps_ns[at]
+                break
+        self._looked_at = len(exchange.pieces)
+        return self._moved_ns or exchange.sent_ns
 
 
 def _is_quiet(piece: bytes) -> bool:

@@ -24,6 +24,8 @@ LONGEST_RETRY_AFTER_S = 60.0
 _REFUSED_FOR_NOW = (429, 503)
 
 
+_NAME_LETTERS = 256
+"""Longer is no name, and each record would hold it."""
 _CLOCKS_DIFFER, _ROUNDED_S = 0.02, 0.05
 """Two machines' clocks, or the bundled mock's under load; and whole milliseconds in a server's
 times, of which faster than life there are many in one."""
@@ -49,8 +51,10 @@ def fill_from_wire(
     record.ok = problem is None
     if problem is not None:
         record.error_kind, record.error = problem[0], shortened(problem[1], 500)
-    record.finish_reason = reading.finish_reason
-    record.model = reading.model or record.model
+    if reading.finish_reason is not None:
+        record.finish_reason = shortened(reading.finish_reason, _NAME_LETTERS)
+    if reading.model:
+        record.model = shortened(reading.model, _NAME_LETTERS)
     times = clock.all_at(reading.stamps_ns)
     if record.sent_s is not None and record.end_s is not None and len(times):
         counts = reading.token_counts[0], reading.token_counts[-1]

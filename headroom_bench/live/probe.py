@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,6 +13,7 @@ import httpx
 
 from headroom_bench.errors import TargetError
 from headroom_bench.live.access import Access
+from headroom_bench.redaction import shortened
 
 CONTROL_TIMEOUT_S = 10.0
 """Longest silence of the control plane."""
@@ -92,7 +94,10 @@ class Control:
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> httpx.Response:
         """The answer with its body, which must be of a size that memory holds."""
-        async with self._client.stream(method, path, json=body) as response:
+        # In ASCII: a server may have told us half a surrogate pair, which no UTF-8 holds.
+        content = None if body is None else json.dumps(body).encode()
+        headers = None if body is None else {"content-type": "application/json"}
+        async with self._client.stream(method, path, content=content, headers=headers) as response:
             pieces: list[bytes] = []
             size = 0
             async for piece in response.aiter_bytes():
@@ -201,7 +206,9 @@ def _told_count(facts: TargetFacts, route: str, where: Any, key: str) -> int | N
     if type(value) is int and 1 <= value <= _MOST_TOLD:
         return value
     if value is not None:
-        facts.notes.append(f"{route} says {key} {value!r:.20}, which cannot be: taken as not told")
+        facts.notes.append(
+            f"{route} says {key} {shortened(repr(value), 20)}, which cannot be: taken as not told"
+        )
     return None
 
 

@@ -151,9 +151,9 @@ def _read_late(reading: Reading, data: bytes) -> None:
         _read_tables(reading, parsed)
 
 
-def has_token(exchange: Exchange) -> bool:
-    """Whether a token has come yet; reads no further than to the first."""
-    return any(reading.stamps_ns for reading in read_stream(exchange))
+def has_token(exchange: Exchange) -> Iterator[bool]:
+    """Whether a token has come yet, told after every step of the reading."""
+    return (bool(reading.stamps_ns) for reading in read_stream(exchange))
 
 
 def _catch_up(reading: Reading, alike: Alike) -> None:

@@ -59,7 +59,8 @@ def echo_server() -> Iterator[EchoServer]:
 
         def do_GET(self) -> None:
             if self.path.endswith("/v1/models"):
-                listed = {"data": [{"id": f"model {self._told()}"}]}
+                count = self.headers.get("Authorization", "")
+                listed = {"data": [{"id": f"model {self._told()}", "max_model_len": count}]}
                 self._answer(200, "application/json", json.dumps(listed))
             else:
                 self._answer(404, "text/plain", self._told())

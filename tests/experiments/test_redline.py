@@ -18,11 +18,11 @@ from headroom_bench.experiments.prediction import predict_crowd
 from headroom_bench.experiments.redline import (
     Probed,
     RedlineOptions,
-    Trial,
     redline,
     search,
     simulated_probe,
 )
+from headroom_bench.experiments.redline_trials import Trial
 from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.judge.verdict import LEAST_TURNS, Load, judge
 from headroom_bench.records import RequestRecord

@@ -7,6 +7,7 @@ import itertools
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from raw_server import (
     END,
     HANG,
     HEAD,
+    RESET,
     RawServer,
     Step,
     chunk,
@@ -115,8 +117,50 @@ async def test_a_server_that_limits_rates_is_asked_again_when_it_said(tmp_path: 
 
 def named(model: str) -> list[Step]:
     """An answer by a server that says which model wrote it."""
-    word = chunk(event({**delta(content=" a"), "model": model}))
+    said = json.dumps({**delta(content=" a"), "model": model}).encode()  # half a surrogate too
+    word = chunk(b"data: " + said + b"\n\n")
     return [HEAD, word, 0.01, word, LAST, END]
+
+
+class OddServer(RawServer):
+    """Its control routes are odd; chats are answered as by the script."""
+
+    tokenized = 0
+
+    def steps(self, request: bytes) -> Sequence[Step]:
+        route = request.split(b" ", 2)[1]
+        if route == b"/tokenize":
+            self.tokenized += 1
+            if self.tokenized > 3:
+                return [RESET]
+        return super().steps(request)
+
+
+@pytest.mark.parametrize("dialect", ["llamacpp", "vllm"])
+async def test_a_tokenizer_that_breaks_off_costs_exact_lengths_alone(
+    dialect: str, tmp_path: Path
+) -> None:
+    async with raw_server(*ANSWER, kind=OddServer) as server:
+        server.documents["/tokenize"] = b'{"tokens": [1, 2]}'
+        words = ("run", server.url, *PLAIN, "--requests", "4", "--dialect", dialect, "--json")
+        ran = await (await Running.start(*words, out=tmp_path)).ended()
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    assert summary["prompts"]["lengths"] == "estimated"
+    assert [w for w in summary["warnings"] if "the server's tokenizer broke off" in w]
+    assert all(row["ok"] for row in ran.rows("requests.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["m" * 400, "~no-one-here", "\ud800", "a\0b", "x" * 10**5])
+async def test_a_model_of_any_name_is_measured(name: str, tmp_path: Path) -> None:
+    async with raw_server(*named(name)) as server:
+        server.documents["/v1/models"] = json.dumps({"data": [{"id": name}]}).encode()
+        words = ("run", server.url, *PLAIN, "--requests", "3", "--hardware", "dgx-spark")
+        ran = await (await Running.start(*words, out=tmp_path)).ended()
+    assert ran.code == 0, ran.err
+    rows = ran.rows("requests.jsonl")
+    assert rows
+    assert all(row["ok"] and len(row["model"]) < 2_000 for row in rows)
 
 
 async def test_a_server_that_comes_back_as_another_model_is_told_of(tmp_path: Path) -> None:

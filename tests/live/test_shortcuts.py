@@ -10,6 +10,7 @@ import asyncio
 import copy
 import gc
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from test_reading_pieces import STREAMS, body_of, cut
 
 from headroom_bench.live import wire as wire_module
 from headroom_bench.live.alike import Alike, Stamped
+from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.intake import _END_MARK, Held, Intake, any_byte
 from headroom_bench.live.reading import Reading, failure, read_stream
@@ -475,3 +477,27 @@ def test_an_end_is_seen_however_it_is_cut(shreds: list[bytes], places: list[int]
         return intake.exchange.ended == "marker"
 
     assert asyncio.run(seen(cut(body, places))) == bool(_END_MARK.search(body))
+
+
+async def test_looking_for_the_first_token_gives_way_to_others() -> None:
+    """A body may be long before it holds one, and every other stream wants its stamps."""
+    steps = 0
+
+    def slowly(_: Exchange) -> Iterator[bool]:
+        nonlocal steps
+        for _ in range(40):
+            time.sleep(0.001)
+            steps += 1
+            yield False
+
+    timeouts = Timeouts(first_token_s=0.01)
+    exchange = Exchange(sent_ns=monotonic_ns())
+    intake = Intake(exchange, lambda: None, timeouts, None, slowly, Held())
+    intake.on_body(b"data: {}\n\n")
+    turns = 0
+    while steps < 40:
+        await asyncio.sleep(0)
+        turns += 1
+    await intake.ended()
+    assert turns >= 20
+    assert (exchange.ended, steps) == ("timeout", 40)
