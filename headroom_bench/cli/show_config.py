@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from headroom_bench.cli.given import given
 from headroom_bench.shipped import find_file, shipped_dir
+from headroom_bench.toml_table import read_toml
 
 if TYPE_CHECKING:
     from headroom_bench.experiments.run_options import RunOptions
@@ -86,6 +86,6 @@ def _keys_in_file(target: Target) -> dict[str, str]:
         return dict.fromkeys(("target.name", "target.url"), "TARGET")
     path = find_file("target", target.source, shipped_dir("targets"))
     shown = str(path) if path.parent != shipped_dir("targets") else f"targets/{path.name}"
-    table = tomllib.loads(path.read_text("utf-8-sig"))
+    table = read_toml(path).as_dict()
     found = {f"target.{key}": shown for key, _ in _flat(table, "")}
     return found | {f"target.{name}": shown for name in ("headers", "body") if name in table}

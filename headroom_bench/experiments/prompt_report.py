@@ -57,14 +57,22 @@ def prompts_row(crowd: Crowd, vocabulary: Vocabulary | None, new: NewText) -> di
     goes on. as_prose: kinds of text that could not be written with exact lengths.
     """
     prompts = crowd.prompts
-    row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}
+    row = prompts_head(crowd, _LENGTHS[vocabulary.sizes if vocabulary else "guessed"])
     if not prompts.filler:
-        return {**row, "lengths": "recorded", "sessions": len(prompts.sessions)}
-    row["lengths"] = _LENGTHS[vocabulary.sizes if vocabulary else "guessed"]
+        return row
     row["as_prose"] = sorted(crowd.kinds() - set(vocabulary.phrases)) if vocabulary else []
     if prompts.kind == "shared-prefix":
         row["shared_share"] = new.shared / new.tokens if new.tokens else None
     return row
+
+
+def prompts_head(crowd: Crowd, lengths: str) -> dict[str, Any]:
+    """What a simulation tells of its prompts too. `lengths`: how well those of filler are known."""
+    prompts = crowd.prompts
+    row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}
+    if prompts.filler:
+        return {**row, "lengths": lengths}
+    return {**row, "lengths": "recorded", "sessions": len(prompts.sessions)}
 
 
 def prompt_notes(crowd: Crowd, records: Sequence[RequestRecord]) -> list[str]:

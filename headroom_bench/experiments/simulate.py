@@ -14,6 +14,7 @@ from headroom_bench.experiments.box_words import in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
+from headroom_bench.experiments.prompt_report import prompts_head
 from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.experiments.too_few import too_few
 from headroom_bench.experiments.warm_up import left_nothing
@@ -117,7 +118,7 @@ def _summary(
         "status": "complete",
     }
     if crowd.prompts.kind != "distinct":
-        head["prompts"] = _prompts(crowd)
+        head["prompts"] = prompts_head(crowd, "exact")
     return build_summary(
         head,
         outcome,
@@ -164,15 +165,6 @@ def _manifest(options: SimulateOptions, crowd: Crowd, deployment: Deployment) ->
             "duration_s": options.duration_s,
             "max_requests": options.max_requests,
             "warmup_s": options.warmup_s,
-            "prompts": _prompts(crowd),
+            "prompts": prompts_head(crowd, "exact"),
         },
     }
-
-
-def _prompts(crowd: Crowd) -> dict[str, Any]:
-    """What prompts were made of, as a run tells it."""
-    prompts = crowd.prompts
-    row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}
-    if prompts.filler:
-        return {**row, "lengths": "exact"}
-    return {**row, "lengths": "recorded", "sessions": len(prompts.sessions)}

@@ -12,7 +12,7 @@ from headroom_bench.crowd.draws import Distribution
 from headroom_bench.crowd.loop import first_ask_s
 from headroom_bench.crowd.persona import Persona
 from headroom_bench.judge.verdict import LEAST_TURNS
-from headroom_bench.report.summary import MOSTLY
+from headroom_bench.results.statistics import mostly_left_out
 from headroom_bench.units import in_words
 
 SPARE = 1.5
@@ -35,7 +35,11 @@ def too_few(
     ]
     if not summary["requests"]:  # people without a target are missed too
         short = list(figures)
-    short = [name for name in short if not _mostly_left_out(figures[name])]
+    short = [
+        name
+        for name in short
+        if not mostly_left_out(figures[name]["left_out"], figures[name]["requests"])
+    ]
     if duration_s is None or not short or crowd.prompts.sessions:
         return []
     personas = crowd.personas()
@@ -51,10 +55,6 @@ def too_few(
         told = f"nobody asked anything in {in_words(duration_s)}"
     why = _first_asks(crowd, short, duration_s)
     return [f"{told}{why}; --duration {_flag(needed_s)} should do"]
-
-
-def _mostly_left_out(figures: Mapping[str, Any]) -> bool:
-    return bool(figures["left_out"] > MOSTLY * figures["requests"])
 
 
 def _first_asks(crowd: Crowd, names: list[str], duration_s: float) -> str:

@@ -15,16 +15,13 @@ from headroom_bench.results.prompt_checks import prompt_figures
 from headroom_bench.results.statistics import (
     error_kinds,
     is_extra,
+    mostly_left_out,
     persona_statistics,
     steady,
     usable,
 )
 from headroom_bench.results.throughput import totals
 from headroom_bench.results.twins import twins
-
-MOSTLY = 0.5
-"""Where the harness spoilt more of somebody's requests than this, the rest are no fair sample of
-them: nothing is judged by those, and no ratio given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def summarise_world(
     `people`: how many the crowd has of each persona, whether or not they came to ask.
     """
     own_records = {name: [r for r in records if r.persona == name] for name in targets}
-    spoilt = {name for name, own in own_records.items() if _mostly_left_out(own)}
+    spoilt = {name for name, own in own_records.items() if _spoilt(own)}
     turns = [turn for turn in turns_of(records, targets) if turn.persona not in spoilt]
     load, phases, on_radio = outcome.load, outcome.phases, outcome.on_radio
     word, groups = judge(turns, targets, load)
@@ -108,8 +105,8 @@ def summarise_world(
     }
 
 
-def _mostly_left_out(records: Sequence[RequestRecord]) -> bool:
-    return sum(not record.valid for record in records) > MOSTLY * len(records)
+def _spoilt(records: Sequence[RequestRecord]) -> bool:
+    return mostly_left_out(sum(not record.valid for record in records), len(records))
 
 
 def _both_worlds(
@@ -118,15 +115,14 @@ def _both_worlds(
     targets: Mapping[str, TargetLike | None],
 ) -> dict[str, Any] | None:
     """The `ratio` of a summary; None, in whole or for a persona, where most were left out."""
-    if _mostly_left_out(measured):
+    if _spoilt(measured):
         return None
     turns: list[list[Turn]] = [turns_of(world, targets) for world in (measured, predicted)]
     by_persona = {}
     for name in targets:
         ours, theirs = ([r for r in world if r.persona == name] for world in (measured, predicted))
         own_turns = ([turn for turn in world if turn.persona == name] for world in turns)
-        spoilt = _mostly_left_out(ours)
-        by_persona[name] = None if spoilt else persona_ratios(ours, theirs, *own_turns)
+        by_persona[name] = None if _spoilt(ours) else persona_ratios(ours, theirs, *own_turns)
     return {**ratios(measured, predicted), "by_persona": by_persona}
 
 

@@ -13,6 +13,10 @@ P95_LEAST = 20
 P99_LEAST = 100
 """Fewest values for which a percentile that far out says anything."""
 
+MOSTLY = 0.5
+"""Where the harness spoilt more of somebody's requests than this, the rest are no fair sample of
+them: nothing is judged by those, and no ratio given."""
+
 _BIN_EDGES = (0, 64, 256, 1024, 4096, 16_384, 65_536)
 
 
@@ -49,6 +53,11 @@ def steady(
 def usable(records: Iterable[RequestRecord]) -> list[RequestRecord]:
     """Successes whose figures the harness did not spoil."""
     return [record for record in records if record.ok and record.valid]
+
+
+def mostly_left_out(left_out: int, requests: int) -> bool:
+    """Whether the harness spoilt more of somebody's requests than `MOSTLY`."""
+    return left_out > MOSTLY * requests
 
 
 def persona_statistics(records: Sequence[RequestRecord]) -> dict[str, Any]:
