@@ -1,4 +1,4 @@
-"""From a table of plain facts to frozen records, and from what a user types to one of them."""
+"""From a table of plain facts to frozen records."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import dataclasses
 import functools
 import json
 import math
-import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,6 @@ Facts = Mapping[str, Any]
 
 _DATA = Path(__file__).parent / "data"
 _REQUIRED = dataclasses.MISSING
-_MOST_TOML_BYTES = 1 << 20
 
 
 @functools.cache
@@ -29,22 +27,6 @@ def read_data(file: str) -> dict[str, Any]:
     """One of the package's own data files, parsed once."""
     data: dict[str, Any] = json.loads((_DATA / file).read_text("utf-8"))
     return data
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A user's own entry. Raises `UserError` where the file cannot be read as TOML."""
-    import tomllib  # few commands read a user's own file
-
-    try:
-        if path.stat().st_size > _MOST_TOML_BYTES:
-            raise UserError(f"{path}: is too large for an entry of the catalogue")
-        return tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise UserError(f"{path}: cannot be read as TOML: it is nested too deep") from None
-    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
-        raise UserError(f"{path}: cannot be read as TOML: {error!s:.120}") from None
 
 
 def build(cls: type[T], facts: Facts, where: str) -> T:
@@ -139,70 +121,3 @@ def require_positive(entry: Any, where: str, *fields: str) -> None:
     for field in fields:
         if not getattr(entry, field) > 0:
             raise UserError(f"{where}: {field} must be above 0")
-
-
-# ---- names --------------------------------------------------------------------------------------
-
-_VENDOR_WORDS = re.compile(r"\b(nvidia|geforce|amd|apple|intel|meta)\b")
-_OWNER = re.compile(r"^[\w.-]+/")
-_PARTS = {"hardware": "hardware", "quantization": "quants"}
-"""What `headroom-bench catalog` calls them, where it is not the plain plural."""
-_CHAT_SUFFIX = re.compile(r"(instruct|chat|it|gguf)$")
-
-
-def squash(name: str) -> str:
-    """A name without case, punctuation, spaces, vendor words and the `owner/` in front."""
-    short = _OWNER.sub("", name.lower().strip())
-    plain = re.sub(r"[^a-z0-9]", "", _VENDOR_WORDS.sub("", short))
-    return plain or re.sub(r"[^a-z0-9]", "", short)
-
-
-def slug(name: str) -> str:
-    """The form that is offered to a user: lower case, words joined by hyphens."""
-    return re.sub(r"[^a-z0-9.+_]+", "-", name.lower()).strip("-")
-
-
-class Names:
-    """Finds one entry by any of its names, or by a part of a name that only one entry has."""
-
-    def __init__(self, what: str, names: Mapping[str, Iterable[str]]) -> None:
-        """`names`: for each entry's id the other names that it goes by."""
-        self._what = what
-        self._exact: dict[str, str] = {}
-        stripped: dict[str, str] = {}
-        for key, others in names.items():
-            for name in (key, *others):
-                plain = squash(name)
-                self._exact.setdefault(plain, key)
-                stripped.setdefault(_CHAT_SUFFIX.sub("", plain), key)
-        self._exact = {**stripped, **self._exact}
-        self._ids = list(names)
-
-    def find(self, name: str) -> str:
-        """The id of the entry meant. Raises `UserError` for no entry or several."""
-        wanted = squash(name)
-        for form in (wanted, _CHAT_SUFFIX.sub("", wanted)):
-            if form in self._exact:
-                return self._exact[form]
-        fits = {key for plain, key in self._exact.items() if len(wanted) > 1 and wanted in plain}
-        if len(fits) == 1:
-            return fits.pop()
-        if fits:
-            offer = ", ".join(sorted(fits)[:8])
-            raise UserError(f"{self._what} {name!r} fits several; name one of {offer}")
-        part = _PARTS.get(self._what, f"{self._what}s")
-        hint = f" (headroom-bench catalog {part} lists them)"
-        raise unknown_name(self._what, name, self._ids, hint)
-
-
-def own_entry(name: str) -> Path | None:
-    """The path that a user typed instead of a name; None for a name.
-
-    Raises `UserError` where it looks like a path and there is no such file.
-    """
-    if not name.lower().endswith(".toml"):
-        return None
-    path = Path(name).expanduser()
-    if not path.is_file():
-        raise UserError(f"file {name!r} does not exist")
-    return path

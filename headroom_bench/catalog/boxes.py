@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from pathlib import Path
 
-from headroom_bench.catalog._entries import (
-    Names,
-    build,
-    own_entry,
-    read_data,
-    read_toml,
-    require_positive,
-)
+from headroom_bench.catalog._entries import require_positive
+from headroom_bench.catalog._shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +64,19 @@ class Hardware:
     source: str = ""
 
 
-@functools.cache
+def _check(box: Hardware, where: str) -> None:
+    require_positive(box, where, "memory_gb", "usable_memory_gb", "bandwidth_gb_s")
+    require_positive(box.tflops_dense, f"{where}: tflops_dense", "fp16_bf16")
+
+
+_SHELF = Shelf(
+    "hardware", Hardware, "hardware", lambda box: (box.id, box.name, *box.aliases), _check
+)
+
+
 def hardware() -> tuple[Hardware, ...]:
     """All shipped boxes, in the order of the data file."""
-    entries = read_data("hardware.json")["hardware"]
-    return tuple(build(Hardware, entry, f"hardware.json: {entry['id']}") for entry in entries)
-
-
-@functools.cache
-def _names() -> Names:
-    return Names("hardware", {box.id: (box.name, *box.aliases) for box in hardware()})
-
-
-@functools.cache
-def _by_id() -> dict[str, Hardware]:
-    return {box.id: box for box in hardware()}
-
-
-def hardware_from_toml(path: Path) -> Hardware:
-    """A user's own box: a TOML file with the keys of one entry. Raises `UserError`."""
-    box = build(Hardware, {"source": path.name, **read_toml(path)}, str(path))
-    require_positive(box, str(path), "memory_gb", "usable_memory_gb", "bandwidth_gb_s")
-    require_positive(box.tflops_dense, f"{path}: tflops_dense", "fp16_bf16")
-    return box
+    return _SHELF.entries
 
 
 def find_hardware(name: str) -> Hardware:
@@ -102,6 +84,4 @@ def find_hardware(name: str) -> Hardware:
 
     Raises `UserError`: nothing or several things fit, or the file is wrong.
     """
-    if path := own_entry(name):
-        return hardware_from_toml(path)
-    return _by_id()[_names().find(name)]
+    return _SHELF.find(name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headroom_bench.catalog._entries import Facts, slug
+from headroom_bench.catalog._entries import Facts
+from headroom_bench.catalog._names import slug
 from headroom_bench.catalog.kv_shape import KvShape, kv_of_shape
 from headroom_bench.catalog.params import Params, params_in_file, params_of_shape
 from headroom_bench.catalog.stored import Stored

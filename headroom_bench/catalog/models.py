@@ -6,29 +6,27 @@ import dataclasses
 import functools
 from pathlib import Path
 
-from headroom_bench.catalog._entries import Names, build, read_data, read_toml
+from headroom_bench.catalog._shelf import Shelf
 from headroom_bench.catalog.checks import checked
 from headroom_bench.catalog.model import Model
 from headroom_bench.errors import UserError
+from headroom_bench.paths import is_there, typed_path
 
 _FILES = (".toml", ".json", ".gguf")
 
 
-@functools.cache
+def _check(model: Model, where: str) -> None:
+    if model.stored is not None:
+        raise UserError(f"{where}: stored is what a GGUF file holds; it cannot be written by hand")
+    checked(model, where)
+
+
+_SHELF = Shelf("model", Model, "models", lambda m: (m.id, m.name, m.hf_id, *m.aliases), _check)
+
+
 def models() -> tuple[Model, ...]:
     """All shipped models, in the order of the data file."""
-    entries = read_data("models.json")["models"]
-    return tuple(build(Model, entry, f"models.json: {entry['name']}") for entry in entries)
-
-
-@functools.cache
-def _names() -> Names:
-    return Names("model", {m.id: (m.name, m.hf_id, *m.aliases) for m in models()})
-
-
-@functools.cache
-def _by_id() -> dict[str, Model]:
-    return {model.id: model for model in models()}
+    return _SHELF.entries
 
 
 def is_model_file(name: str) -> bool:
@@ -46,30 +44,19 @@ def find_model(name: str) -> Model:
     """
     if not is_model_file(name):
         try:
-            return _by_id()[_names().find(name)]
+            return _SHELF.named(name)
         except UserError:
-            if not Path(name).expanduser().exists():
+            if not is_there(name):
                 raise
             told = "give a .gguf, a config.json or a .toml file, or a name"
             raise UserError(f"{name!r} is no model: {told}") from None
-    path = Path(name).expanduser()
+    path = typed_path(name)
     if not path.is_file():
         raise UserError(f"model file {name!r} does not exist")
     if path.suffix.lower() == ".toml":
-        return model_from_toml(path)
+        return _SHELF.own(path)
     state = path.stat()
     return _read_file(path, state.st_size, state.st_mtime_ns)
-
-
-def model_from_toml(path: Path) -> Model:
-    """A user's own model: a TOML file with the keys of one entry of the data file.
-
-    Raises `UserError` naming file and field.
-    """
-    facts = read_toml(path)
-    if "stored" in facts:
-        raise UserError(f"{path}: stored is what a GGUF file holds; it cannot be written by hand")
-    return checked(build(Model, {"source": path.name, **facts}, str(path)), str(path))
 
 
 def twin(model: Model) -> Model | None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from headroom_bench.catalog._entries import (
-    Facts,
-    Names,
-    build,
-    own_entry,
-    read_data,
-    read_toml,
-)
+from headroom_bench.catalog._entries import Facts
+from headroom_bench.catalog._shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +34,14 @@ class Network:
     source: str = ""
 
 
-@functools.cache
+_SHELF = Shelf("network", Network, "networks", lambda path: (path.id, path.name, *path.aliases))
+
+
 def networks() -> tuple[Network, ...]:
     """All shipped paths, in the order of the data file."""
-    entries = read_data("networks.json")["networks"]
-    return tuple(build(Network, entry, f"networks.json: {entry['id']}") for entry in entries)
-
-
-@functools.cache
-def _names() -> Names:
-    return Names("network", {n.id: (n.name, *n.aliases) for n in networks()})
-
-
-@functools.cache
-def _by_id() -> dict[str, Network]:
-    return {network.id: network for network in networks()}
-
-
-def network_from_toml(path: Path) -> Network:
-    """A user's own path: a TOML file with the keys of one entry. Raises `UserError`."""
-    return build(Network, {"source": path.name, **read_toml(path)}, str(path))
+    return _SHELF.entries
 
 
 def find_network(name: str) -> Network:
     """The path meant by an id, a name or a TOML path. Raises `UserError`."""
-    if path := own_entry(name):
-        return network_from_toml(path)
-    return _by_id()[_names().find(name)]
+    return _SHELF.find(name)

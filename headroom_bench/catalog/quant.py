@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 
-from headroom_bench.catalog._entries import (
-    Names,
-    build,
-    own_entry,
-    read_data,
-    read_toml,
-    require_positive,
-)
+from headroom_bench.catalog._entries import read_data, require_positive
+from headroom_bench.catalog._shelf import Shelf
 from headroom_bench.errors import UserError, unknown_name
 
 
@@ -52,39 +45,27 @@ class Quant:
         return self.whole_file_bpw or self.block_bpw or 16.0
 
 
-@functools.cache
+def _check(quant: Quant, where: str) -> None:
+    if quant.covers not in ("all", "linear", "experts"):
+        raise UserError(f"{where}: covers must be all, linear or experts, not {quant.covers!r}")
+    if not (quant.whole_file_bpw or quant.block_bpw):
+        raise UserError(f"{where}: field block_bpw or whole_file_bpw is missing; add one")
+    require_positive(quant, where, "bits_per_weight", "rest_bpw")
+
+
+_SHELF = Shelf(
+    "quantization", Quant, "quants", lambda quant: (quant.name.lower(), *quant.aliases), _check
+)
+
+
 def quants() -> tuple[Quant, ...]:
     """All shipped weight formats, in the order of the data file."""
-    entries = read_data("quants.json")["quants"]
-    return tuple(build(Quant, entry, f"quants.json: {entry['name']}") for entry in entries)
-
-
-@functools.cache
-def _names() -> Names:
-    return Names("quantization", {q.name.lower(): q.aliases for q in quants()})
-
-
-@functools.cache
-def _by_id() -> dict[str, Quant]:
-    return {quant.name.lower(): quant for quant in quants()}
-
-
-def quant_from_toml(path: Path) -> Quant:
-    """A user's own format: a TOML file with the keys of one entry. Raises `UserError`."""
-    quant = build(Quant, {"source": path.name, **read_toml(path)}, str(path))
-    if quant.covers not in ("all", "linear", "experts"):
-        raise UserError(f"{path}: covers must be all, linear or experts, not {quant.covers!r}")
-    if not (quant.whole_file_bpw or quant.block_bpw):
-        raise UserError(f"{path}: field block_bpw or whole_file_bpw is missing; add one")
-    require_positive(quant, str(path), "bits_per_weight", "rest_bpw")
-    return quant
+    return _SHELF.entries
 
 
 def find_quant(name: str) -> Quant:
     """The weight format meant by a name or a TOML path. Raises `UserError`."""
-    if path := own_entry(name):
-        return quant_from_toml(path)
-    return _by_id()[_names().find(name)]
+    return _SHELF.find(name)
 
 
 @functools.cache

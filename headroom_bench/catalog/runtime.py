@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from headroom_bench.catalog._entries import (
-    Facts,
-    Names,
-    build,
-    own_entry,
-    read_data,
-    read_toml,
-)
+from headroom_bench.catalog._entries import Facts
+from headroom_bench.catalog._shelf import Shelf
 from headroom_bench.errors import UserError
 
 DESIGNS = ("split_slots", "unified_slots", "paged", "dynamic_batch")
@@ -54,33 +46,19 @@ class Runtime:
         return self.design in ("split_slots", "unified_slots")
 
 
-@functools.cache
+def _check(runtime: Runtime, where: str) -> None:
+    if runtime.design not in DESIGNS:
+        raise UserError(f"{where}: design must be one of {', '.join(DESIGNS)}")
+
+
+_SHELF = Shelf("runtime", Runtime, "runtimes", lambda r: (r.id, r.name, *r.aliases), _check)
+
+
 def runtimes() -> tuple[Runtime, ...]:
     """All shipped runtimes, in the order of the data file."""
-    entries = read_data("runtimes.json")["runtimes"]
-    return tuple(build(Runtime, entry, f"runtimes.json: {entry['id']}") for entry in entries)
-
-
-@functools.cache
-def _names() -> Names:
-    return Names("runtime", {r.id: (r.name, *r.aliases) for r in runtimes()})
-
-
-@functools.cache
-def _by_id() -> dict[str, Runtime]:
-    return {runtime.id: runtime for runtime in runtimes()}
-
-
-def runtime_from_toml(path: Path) -> Runtime:
-    """A user's own runtime: a TOML file with the keys of one entry. Raises `UserError`."""
-    runtime = build(Runtime, {"source": path.name, **read_toml(path)}, str(path))
-    if runtime.design not in DESIGNS:
-        raise UserError(f"{path}: design must be one of {', '.join(DESIGNS)}")
-    return runtime
+    return _SHELF.entries
 
 
 def find_runtime(name: str) -> Runtime:
     """The runtime meant by an id, a name or a TOML path. Raises `UserError`."""
-    if path := own_entry(name):
-        return runtime_from_toml(path)
-    return _by_id()[_names().find(name)]
+    return _SHELF.find(name)

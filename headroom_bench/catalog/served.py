@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from headroom_bench.catalog.models import find_model, is_model_file
 from headroom_bench.catalog.quant import find_quant
 from headroom_bench.errors import UserError
+from headroom_bench.paths import is_there
 
 _ENDING = re.compile(r"(?:(?:-\d{5}-of-\d{5})?\.gguf)?(?::latest)?$", re.IGNORECASE)
 """What ends a GGUF file's name, which part of how many and the ending, and Ollama's usual tag."""
@@ -23,7 +23,7 @@ _OWNER = re.compile(r"^[A-Za-z][A-Za-z0-9.-]*_(?=[A-Za-z])")
 def served_model(name: str) -> str:
     """The catalogue's id of the model that a server calls `name`, or `name` itself where that is
     a file here. Raises `UserError` where the catalogue does not know it."""
-    if is_model_file(name) and Path(name).expanduser().is_file():
+    if is_model_file(name) and is_there(name):
         return name
     whole = _bare(name)
     plain = _FORMAT.sub("", whole)

@@ -146,7 +146,7 @@ def test_a_file_of_ones_own_is_an_entry(tmp_path: Path) -> None:
         (_MODEL.replace("n_layers = 4", "n_layers = true"), "n_layers must be a whole number"),
         (_MODEL + "moe = 3", "moe must be a table"),
         (_MODEL + "[moe]\nn_experts = 8", "moe: field experts_per_token is missing"),
-        ("name = ", "cannot be read as TOML"),
+        ("name = ", r"wrong\.toml:1: is not valid TOML"),
         ('name = "\\u001b[2Jx"', r"name holds '\\x1b', which no terminal can show"),
     ],
 )
