@@ -119,6 +119,7 @@ def _predicted(
         deployment,
         naming(state),
         warmup_s=state.options.warmup_s,
+        max_rps=state.options.max_rps,
         lengths=measured_lengths(state.measured.records),
         server=server_told(state, deployment),
         one_way_s=one_way_s(state),

@@ -141,7 +141,7 @@ async def measure(
         writer,
         lag,
         observers=(measured, *observers),
-        pace=None if plan.max_rps is None else Pace(plan.max_rps),
+        pace=None if plan.max_rps is None else Pace(plan.max_rps * clock.scale),
     )
     try:
         with _quiet_collector() as collect, _quick_switching():

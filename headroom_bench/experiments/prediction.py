@@ -40,6 +40,7 @@ def predict_crowd(
     duration_s: float | None = None,
     warmup_s: float = 0.0,
     max_requests: int | None = None,
+    max_rps: float | None = None,
     lengths: Mapping[str, Lengths] | None = None,
     one_way_s: float = 0.0,
     server: ServerSpec | None = None,
@@ -74,6 +75,7 @@ def predict_crowd(
         links=links,
         max_requests=max_requests,
         lengths=lengths,
+        max_rps=max_rps,
     )
     with _garbage_waits():
         ended_s = world.run(crowd, duration_s, warmup_s)

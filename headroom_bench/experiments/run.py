@@ -375,6 +375,7 @@ def _forecast_by(state: RunState, deployment: Deployment) -> dict[str, float]:
         naming(state),
         duration_s=options.duration_s,
         max_requests=options.max_requests,
+        max_rps=options.max_rps,
         server=server_told(state, deployment),
         one_way_s=one_way_s(state),
     )

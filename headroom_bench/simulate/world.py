@@ -60,7 +60,7 @@ class SimulatedWorld:
     failed keeps the box busy for as long as it did the server; a person's life ends where the
     measurement has no more of it. With `links`, by persona, these
     people's requests and answers go over them; everybody else's over `path`. `event_tokens` are
-    streamed in one event.
+    streamed in one event. Requests start at `max_rps` a second at the most, evenly spaced.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class SimulatedWorld:
         event_tokens: int = 1,
         max_requests: int | None = None,
         lengths: Mapping[str, Lengths] | None = None,
+        max_rps: float | None = None,
     ) -> None:
         self._box = box
         self._kernel = Kernel()
@@ -82,6 +83,8 @@ class SimulatedWorld:
         self._ways = Ways(box, path or Path(), links or {}, event_tokens)
         self._max_requests = max_requests
         self._replay = None if lengths is None else Replay(lengths)
+        self._period_s = 0.0 if max_rps is None else 1.0 / max_rps
+        self._next_start_s = 0.0
         self._asked: dict[str, Asked] = {}
         self._shared_texts = SharedTexts()
         self._count = 0
@@ -107,11 +110,15 @@ class SimulatedWorld:
             if self._stopping:
                 process.stop()
                 return
-            self._sleeps += 1
-            self._sleepers[self._sleeps] = process
-            self._kernel.at(self._kernel.now + seconds, self._wake, self._sleeps)
+            self._kernel.at(self._kernel.now + seconds, self._wake, self._fall_asleep(process))
 
         return Wait(begin)
+
+    def _fall_asleep(self, process: Process) -> int:
+        """Who sleeps is woken by the end of the world too; the number tells who it was."""
+        self._sleeps += 1
+        self._sleepers[self._sleeps] = process
+        return self._sleeps
 
     def ask(self, request: Request) -> Awaitable[Answer]:
         return Wait(lambda process: self._begin_ask(request, process))
@@ -207,6 +214,23 @@ class SimulatedWorld:
     # --- a request's way ------------------------------------------------------------------------
 
     def _begin_ask(self, request: Request, process: Process) -> None:
+        """Waits for its turn, where starts are spaced."""
+        now = self._kernel.now
+        if self._next_start_s <= now or self._stopping:
+            self._next_start_s = now + self._period_s
+            self._start(request, process, now)
+            return
+        number = self._fall_asleep(process)
+        self._kernel.at(self._next_start_s, self._start_late, (number, request, now))
+        self._next_start_s += self._period_s
+
+    def _start_late(self, waited: tuple[int, Request, float]) -> None:
+        number, request, asked_at = waited
+        process = self._sleepers.pop(number, None)
+        if process is not None:
+            self._start(request, process, asked_at)
+
+    def _start(self, request: Request, process: Process, asked_at: float) -> None:
         replay = self._replay
         measured = None if replay is None else replay.of(request.request_id)
         if self._stopping or (replay is not None and measured is None):
@@ -229,7 +253,7 @@ class SimulatedWorld:
         asked = Asked(
             request,
             process,
-            now,
+            asked_at,
             now + (connect_s or 0.0),
             connect_s,
             concurrent,
@@ -240,7 +264,8 @@ class SimulatedWorld:
         self._asked[request.request_id] = asked
         if measured is not None and not measured.ok:
             asked.doomed = True
-            self._kernel.at(now + (measured.lasted_s or 0.0), self._fail_as_measured, asked)
+            end_s = max(now, asked_at + (measured.lasted_s or 0.0))
+            self._kernel.at(end_s, self._fail_as_measured, asked)
             if not measured.served:
                 return
         elif request.patience_s is not None:
@@ -325,7 +350,7 @@ class SimulatedWorld:
         now = self._kernel.now
         times = self._heard_by(asked, now)
         # The moment itself is compared: `now - heard` may round to less than the patience for ever.
-        due_s = (float(times[-1]) if len(times) else asked.started_at) + patience_s
+        due_s = (float(times[-1]) if len(times) else asked.sent_at) + patience_s
         if now < due_s:
             self._kernel.at(due_s, self._check_patience, asked)
             return

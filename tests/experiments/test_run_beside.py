@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import subprocess
 import sys
@@ -58,6 +59,18 @@ def test_windowed_models_share_no_part_of_a_message(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     for name in ("requests.jsonl", "predicted.jsonl"):
         assert [row["cached_tokens"] for row in ran.rows(name)] == [0] * 8, name
+
+
+def test_spaced_starts_are_spaced_in_the_prediction_too(tmp_path: Path) -> None:
+    """Four people who would ask at once; the box of the prediction must not see them so."""
+    how = ("--users", "4", *PLAIN[2:], "--requests", "8", "--max-rps", "2", "--time-scale", "4")
+    ran = headroom("run", "mock", *how, "--json", out=tmp_path)
+    assert ran.code == 0, ran.err
+    for name in ("requests.jsonl", "predicted.jsonl"):
+        sent = sorted(row["sent_s"] for row in ran.rows(name))
+        gaps = [after - before for before, after in itertools.pairwise(sent)]
+        assert all(0.49 < gap < 0.75 for gap in gaps), (name, gaps)
+        assert {row["concurrent_at_start"] for row in ran.rows(name)} == {1}, name
 
 
 def told(ran: Any, words: str) -> str:

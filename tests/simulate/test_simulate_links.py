@@ -261,5 +261,5 @@ def test_nothing_comes_before_it_was_sent_nor_out_of_order(
         else:
             assert record.error_kind == "abandoned"
             assert patience_s is not None
-            last_s = arrived[-1] if arrived else record.started_at_s
+            last_s = arrived[-1] if arrived else record.sent_s
             assert record.end_s == pytest.approx(last_s + patience_s)

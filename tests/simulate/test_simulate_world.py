@@ -64,6 +64,7 @@ def simulate(
     requests: int | None = None,
     lengths: Mapping[str, Lengths] | None = None,
     one_way_s: float = 0.0,
+    max_rps: float | None = None,
     pricer: FlatPricer | None = None,
     slots: int = 4,
     ctx: int = 100_000,
@@ -83,6 +84,7 @@ def simulate(
         path=Path(one_way_s),
         max_requests=requests,
         lengths=lengths,
+        max_rps=max_rps,
     )
     return Lived(records, times, world.run(people, duration_s), box)
 
@@ -132,6 +134,24 @@ def test_max_requests_ends_before_the_duration() -> None:
     lived = simulate(crowd((persona(), 2)), 1000.0, requests=5)
     assert len(lived.records) == 5
     assert lived.ended_s == max(r.end_s or 0 for r in lived.records)
+
+
+def test_starts_are_spaced_and_first_come_first_served() -> None:
+    """Three ask at once, twice: each start is half a second after the last at least."""
+    lived = simulate(crowd((probe(4), 3)), requests=6, max_rps=2.0)
+    records = sorted(lived.records, key=lambda record: record.sent_s or 0)
+    assert [record.user for record in records] == [0, 1, 2, 0, 1, 2]
+    sent = [record.sent_s for record in records]
+    assert sent[:3] == [0.0, 0.5, 1.0]
+    assert all(b - a >= 0.5 for a, b in itertools.pairwise(sent))  # type: ignore[operator]
+    assert [record.started_at_s for record in records][:3] == [0.0, 0.0, 0.0]
+    assert [record.ttft_s for record in records][:3] == [0.0625] * 3, "the wait is not the server's"
+    assert [record.concurrent_at_start for record in records] == [1] * 6
+
+
+def test_who_waits_for_a_turn_when_the_world_ends_asks_no_more() -> None:
+    lived = simulate(crowd((probe(4), 5)), 1.2, max_rps=2.0)
+    assert [record.sent_s for record in lived.records] == [0.0, 0.5, 1.0]
 
 
 def test_nobody_at_all() -> None:
