@@ -21,7 +21,7 @@ DEFAULT_CTX_PER_SLOT = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class Told:
     """What the live server told of itself, where it did: it beats what the target file says."""
 
     slots: int | None = None
@@ -91,7 +91,7 @@ def named_way_s(target: Target) -> float:
     return 0.0 if target.link is None else link_named(target.link).one_way_s
 
 
-def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
+def deployment_of(target: Target, told: Told = Told()) -> Deployment:
     """The target's box as the roofline sees it, with as many sequences and as much context as the
     server told, else the target, else as the runtime does by default.
 
@@ -101,7 +101,7 @@ def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
     from headroom_bench.catalog.served import served_model
     from headroom_bench.roofline.deployment import Deployment
 
-    server, told = target.server, probed or Probed()
+    server = target.server
     missing = missing_for_prediction(server, target.model)
     if missing or server.hardware is None:
         raise UserError(f"{target.name} does not say what runs there: give {', '.join(missing)}")
@@ -121,12 +121,12 @@ def deployment_of(target: Target, probed: Probed | None = None) -> Deployment:
     return with_room(deployment, settings(server, told, deployment.runtime))
 
 
-def settings(server: ServerSpec, probed: Probed, runtime: Runtime) -> ServerSpec:
+def settings(server: ServerSpec, told: Told, runtime: Runtime) -> ServerSpec:
     """What is known of the server's settings: what it told of itself, else what the target says."""
-    known = replace(server, slots=probed.slots or server.slots)
-    if probed.ctx_per_slot is None:
+    known = replace(server, slots=told.slots or server.slots)
+    if told.ctx_per_slot is None:
         return known
-    return replace(known, ctx=context_of_all(runtime, known, probed.ctx_per_slot))
+    return replace(known, ctx=context_of_all(runtime, known, told.ctx_per_slot))
 
 
 def assumed(target: Target, known: ServerSpec, deployment: Deployment) -> str | None:

@@ -13,7 +13,7 @@ from headroom_bench import __version__
 from headroom_bench.crowd.texts import Vocabulary
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.deployment import (
-    Probed,
+    Told,
     deployment_of,
     missing_for_prediction,
     named_way_s,
@@ -97,17 +97,17 @@ def deployment_for(state: RunState) -> Deployment:
     missing = missing_for_prediction(target.server, target.model)
     if missing:
         raise UserError(f"{', '.join(missing)} not given")
-    return deployment_of(target, _probed(state))
+    return deployment_of(target, _told(state))
 
 
 def server_told(state: RunState, deployment: Deployment) -> ServerSpec:
     """What is known of the server's settings, what it told of itself first."""
-    return settings(state.options.target.server, _probed(state), deployment.runtime)
+    return settings(state.options.target.server, _told(state), deployment.runtime)
 
 
-def _probed(state: RunState) -> Probed:
+def _told(state: RunState) -> Told:
     facts = state.facts
-    return Probed() if facts is None else Probed(facts.slots, facts.ctx_per_slot)
+    return Told() if facts is None else Told(facts.slots, facts.ctx_per_slot)
 
 
 def naming(state: RunState) -> Naming:
