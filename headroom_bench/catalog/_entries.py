@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headroom_bench.errors import UserError, unknown_name, unshowable
+from headroom_bench.toml_table import LARGEST
+from headroom_bench.units import shown, spelled
 
 T = TypeVar("T")
 Facts = Mapping[str, Any]
@@ -20,6 +21,7 @@ Facts = Mapping[str, Any]
 
 _DATA = Path(__file__).parent / "data"
 _REQUIRED = dataclasses.MISSING
+_BOUNDS = f"from 0 to {spelled(LARGEST)}"
 
 
 @functools.cache
@@ -33,7 +35,7 @@ def build(cls: type[T], facts: Facts, where: str) -> T:
     """The record `cls` made of `facts`.
 
     Raises `UserError`, naming `where` and the field, for a field that is unknown, missing, of the
-    wrong type, negative or not finite.
+    wrong type, negative or beyond `LARGEST`.
     """
     converters: dict[str, tuple[_Converter, bool]] = _converters(cls)  # type: ignore[arg-type]
     values = {}
@@ -79,25 +81,25 @@ def _nested(cls: type[Any], value: Any, where: str) -> Any:
 
 def _items(converter: _Converter, value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise UserError(f"{where} must be a list, not {value!r}")
+        raise UserError(f"{where} must be a list, not {shown(value)}")
     return tuple(converter(item, where) for item in value)
 
 
 def _whole(value: Any, where: str) -> int:
-    if type(value) is not int or value < 0:
-        raise UserError(f"{where} must be a whole number of 0 or more, not {value!r}")
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise UserError(f"{where} must be a whole number {_BOUNDS}, not {shown(value)}")
     return value
 
 
 def _number(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise UserError(f"{where} must be a number of 0 or more, not {value!r}")
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST:
+        raise UserError(f"{where} must be a number {_BOUNDS}, not {shown(value)}")
     return float(value)
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise UserError(f"{where} must be text, not {value!r}")
+        raise UserError(f"{where} must be text, not {shown(value)}")
     mark = unshowable(value)
     if mark is not None:
         raise UserError(f"{where} holds {mark!r}, which no terminal can show")
@@ -106,13 +108,13 @@ def _text(value: Any, where: str) -> str:
 
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise UserError(f"{where} must be true or false, not {value!r}")
+        raise UserError(f"{where} must be true or false, not {shown(value)}")
     return value
 
 
 def _table(value: Any, where: str) -> Facts:
     if not isinstance(value, dict):
-        raise UserError(f"{where} must be a table, not {value!r}")
+        raise UserError(f"{where} must be a table, not {shown(value)}")
     return value
 
 

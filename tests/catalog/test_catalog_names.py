@@ -144,6 +144,8 @@ def test_a_file_of_ones_own_is_an_entry(tmp_path: Path) -> None:
         (_MODEL.replace("n_layers = 4", "n_layers = -4"), "n_layers must be a whole number"),
         (_MODEL.replace("n_layers = 4", "n_layers = 0"), "n_layers must be above 0"),
         (_MODEL.replace("n_layers = 4", "n_layers = true"), "n_layers must be a whole number"),
+        (_MODEL + f"max_context = {10**400}", "must be a whole number from 0 to 1,000,000,000,000"),
+        (_MODEL + "params_total_b = 1e300", "must be a number from 0 to 1,000,000,000,000, not 1e"),
         (_MODEL + "moe = 3", "moe must be a table"),
         (_MODEL + "[moe]\nn_experts = 8", "moe: field experts_per_token is missing"),
         ("name = ", r"wrong\.toml:1: is not valid TOML"),
