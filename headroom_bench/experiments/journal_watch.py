@@ -50,7 +50,7 @@ class JournalWatch:
     tail: JournalTail
     records: list[JournalRecord] = field(default_factory=list)
     samples: list[JournalSample] = field(default_factory=list)
-    earlier: EarlierJournal = field(default_factory=lambda: EarlierJournal())
+    earlier: EarlierJournal = field(default_factory=EarlierJournal)
 
     @classmethod
     def open(

@@ -11,6 +11,7 @@ import pytest
 from cli_answers import answer, page, refused
 
 from headroom_bench.catalog.listing import KINDS, list_entries, one_entry
+from headroom_bench.cli import catalog_command
 
 
 def _json(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -37,6 +38,10 @@ def test_every_kind_lists_and_every_entry_has_words_and_sources(
         assert ".." not in told.replace("...", "")
         if kind not in ("targets", "crowds"):  # those of their personas
             assert "source: " in told
+
+
+def test_help_names_the_kinds_that_there_are() -> None:
+    assert catalog_command.KINDS == KINDS
 
 
 def test_counts_are_the_issues(capsys: pytest.CaptureFixture[str]) -> None:
