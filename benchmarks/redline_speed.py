@@ -12,7 +12,8 @@ import time
 
 from headroom_bench.crowd.crowd import Crowd, crowd_of, load_crowd
 from headroom_bench.experiments.deployment import deployment_of
-from headroom_bench.experiments.redline import RedlineOptions, Trial, redline, simulated_probe
+from headroom_bench.experiments.redline import RedlineOptions, redline, simulated_probe
+from headroom_bench.experiments.redline_trials import Trial
 from headroom_bench.target import ServerSpec, Target
 
 MODELS = (("Llama 3.1 8B", "Q4_K_M"), ("Qwen3 30B-A3B Instruct 2507", "Q4_K_M"))

@@ -19,7 +19,8 @@ from headroom_bench.units import MOST_PEOPLE, MOST_REPEATS, counted, parse_durat
 
 if TYPE_CHECKING:
     from headroom_bench.crowd.crowd import Crowd
-    from headroom_bench.experiments.redline import RedlineOptions, Trial
+    from headroom_bench.experiments.redline import RedlineOptions
+    from headroom_bench.experiments.redline_trials import Trial
 
 _DEFAULT_CROWD = "household"
 _LIVE_DURATION, _LIVE_WARMUP = "5m", "1m"

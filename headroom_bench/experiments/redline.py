@@ -7,26 +7,30 @@ server, is all that the two kinds of redline differ in.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.scale import least_people, scaled
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.bounds import bound_by_phase, time_spent
 from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import links_of, predict_crowd
+from headroom_bench.experiments.redline_trials import (
+    Trial,
+    first_broken,
+    merged_limits,
+    phases_of,
+    point_of,
+    pooled,
+)
 from headroom_bench.experiments.thinking import reasons, with_thinking
-from headroom_bench.judge.causes import first_to_break
 from headroom_bench.judge.limits import limits_of
-from headroom_bench.judge.losses import losses
-from headroom_bench.judge.redline import Limits, Ruling, find_redline
+from headroom_bench.judge.redline import Bracket, Effort, Limits, Ruling, find_redline
 from headroom_bench.judge.rulings import ruling_on, seconds_to_judge
-from headroom_bench.judge.turns import TargetLike, Turn, turns_of
+from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import (
     LEAST_TURNS,
     GroupVerdict,
@@ -55,6 +59,10 @@ MORE_TO_JUDGE = 6
 """Trials beyond `most_repeats` of a size where some group has too few turns for a verdict."""
 LONGEST = 16
 """A trial that is to bring such a group more turns lasts at most so many times as long."""
+EFFORT = Effort(least=3800, small=64, probes=10)
+"""In requests of the time that counts. A household's search among 64 people is to take less than
+two CPU seconds, of which starting takes 0.6 and so many requests one; a crowd of hundreds costs
+more than that in a single probe."""
 _SEED_STEP = 1_000_003
 """Between the seeds of one size's trials; far from the seeds that people choose."""
 
@@ -73,6 +81,8 @@ class RedlineOptions:
     """Seeds that each end rests on."""
     most_repeats: int = MOST_REPEATS
     """Seeds of a size at most, while its ruling is in doubt."""
+    effort: Effort = EFFORT
+    """Of the default `repeats`; more of them may cost as much more."""
     lengthen: bool = True
     """An end where some group has too few turns for a verdict is probed further, and longer."""
     thinking: bool = False
@@ -90,23 +100,6 @@ class Probed:
 
 CrowdProbe = Callable[[Crowd, float], Probed]
 """Lives the crowd's life for so many seconds, warm-up included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One probe, judged. Its records are gone: thousands of people's would not fit."""
-
-    people: int
-    seed: int
-    window_s: float
-    """Of its life that counts: without the warm-up."""
-    requests: int
-    turns: Sequence[Turn]
-    load: Load
-    last: Sequence[RequestRecord]
-    """Its last records, under its full load: they tell what bound it."""
-    limits: list[dict[str, Any]]
-    took_s: float
 
 
 OnTrial = Callable[[Trial, Word], None]
@@ -214,7 +207,7 @@ def search(
 
     def ruled(trials: Sequence[Trial]) -> tuple[Word, dict[str, GroupVerdict]]:
         turns = [turn for trial in trials for turn in trial.turns]
-        return judge(turns, targets, _pooled(trials))
+        return judge(turns, targets, pooled(trials))
 
     def ruling(trials: Sequence[Trial]) -> Ruling:
         return ruling_on(ruled(trials)[1], targets)
@@ -241,8 +234,9 @@ def search(
 
     most_repeats = max(options.repeats, options.most_repeats)
     most_to_judge = most_repeats + MORE_TO_JUDGE if options.lengthen else 0
-    looks = Limits(least, options.most, options.repeats, most_repeats, most_to_judge)
-    found = find_redline(one, ruling, looks)
+    effort = options.effort.times(max(1.0, options.repeats / DEFAULT_REPEATS))
+    looks = Limits(least, options.most, options.repeats, most_repeats, most_to_judge, effort)
+    found = find_redline(one, ruling, looks, lambda trial: trial.requests)
     unjudged = [
         size
         for size in (found.passes, found.fails)
@@ -250,7 +244,7 @@ def search(
     ]
     passes = None if found.passes in unjudged else found.passes
     curve = [
-        _point(people, trials, *ruled(trials), scaled(crowd, people), options.warmup_s)
+        point_of(people, trials, *ruled(trials), scaled(crowd, people), options.warmup_s)
         for people, trials in sorted(found.trials.items())
     ]
     passing = next((point for point in curve if point["people"] == found.passes), None)
@@ -262,15 +256,19 @@ def search(
         "redline": {"passes": passes, "fails": found.fails, "unjudged": unjudged},
         "verdict": _verdict(passing, unjudged),
         "mix": scaled(crowd, passes).counts() if passes else None,
-        "broke": _first(
-            failing, ruled(failing)[1], targets, _phases(failing, deployment), on_radio
+        "broke": first_broken(
+            failing, ruled(failing)[1], targets, phases_of(failing, deployment), on_radio
         ),
-        "limits": _merged(failing or found.trials.get(found.passes or 0, [])),
+        "limits": merged_limits(failing or found.trials.get(found.passes or 0, [])),
         "curve": curve,
-        "warnings": _warnings(passing, found.fails, unjudged, options),
+        "warnings": [*_wide(found, options), *_warnings(passing, found.fails, unjudged, options)],
         "probes": sum(len(trials) for trials in found.trials.values()),
         "took_s": time.monotonic() - began_s,
     }
+
+
+def _on_radio(crowd: Crowd) -> set[str]:
+    return {name for name, link in links_of(crowd).items() if link.shared}
 
 
 def _verdict(passing: Mapping[str, Any] | None, unjudged: Sequence[int]) -> Word:
@@ -280,93 +278,14 @@ def _verdict(passing: Mapping[str, Any] | None, unjudged: Sequence[int]) -> Word
     return word
 
 
-def _phases(trials: Sequence[Trial], deployment: Deployment | None) -> dict[str, str]:
-    """What bound prefill and decoding in these trials."""
-    if deployment is None:
-        return {}
-    records = [record for trial in trials for record in trial.last]
-    return bound_by_phase(time_spent(records, deployment.pricer()))
-
-
-def _on_radio(crowd: Crowd) -> set[str]:
-    return {name for name, link in links_of(crowd).items() if link.shared}
-
-
-def _pooled(trials: Sequence[Trial]) -> Load:
-    """The mean load of trials of one size, each by how long it was."""
-
-    def mean(values: list[float | None]) -> float | None:
-        known = [(v, t.window_s) for v, t in zip(values, trials, strict=True) if v is not None]
-        lived_s = sum(window_s for _, window_s in known)
-        return sum(value * window_s for value, window_s in known) / lived_s if lived_s else None
-
-    return Load(
-        mean([trial.load.busy_share for trial in trials]),
-        mean([trial.load.all_slots_share for trial in trials]),
-        sum(trial.load.preempted for trial in trials),
-        sum(trial.load.killed for trial in trials),
-        any(trial.load.one_pool for trial in trials),
-        {
-            name: statistics.fmean(
-                [trial.load.radio_busy_shares[name] for trial in trials],
-                [trial.window_s for trial in trials],
-            )
-            for name in (trials[0].load.radio_busy_shares if trials else ())
-        },
-        next((trial.load.slots for trial in trials), None),
-    )
-
-
-def _point(
-    people: int,
-    trials: Sequence[Trial],
-    word: Word,
-    groups: Mapping[str, GroupVerdict],
-    crowd: Crowd,
-    warmup_s: float,
-) -> dict[str, Any]:
-    """One size of the curve."""
-    load, counts = _pooled(trials), crowd.counts()
-    return {
-        "people": people,
-        "verdict": word,
-        "trials": len(trials),
-        "seeds": [trial.seed for trial in trials],
-        "longest_s": warmup_s + max(trial.window_s for trial in trials),
-        "requests": sum(trial.requests for trial in trials),
-        "busy_share": load.busy_share,
-        "all_slots_share": load.all_slots_share,
-        "radio_busy_shares": dict(load.radio_busy_shares),
-        "by_persona": {
-            name: {"people": counts[name], **group.as_row()} for name, group in groups.items()
-        },
-    }
-
-
-def _first(
-    trials: Sequence[Trial],
-    groups: Mapping[str, GroupVerdict],
-    targets: Mapping[str, TargetLike | None],
-    phases: Mapping[str, str],
-    on_radio: Collection[str],
-) -> dict[str, Any] | None:
-    """What broke in trials of one size, all together; None where none failed."""
-    turns = [turn for trial in trials for turn in trial.turns]
-    broke = first_to_break(groups, turns, targets, _pooled(trials), phases, on_radio)
-    return broke and {**broke, "groups": losses(groups, turns, targets)}
-
-
-def _merged(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """A limit's mean share over trials, with the evidence of the trial where it weighs most."""
-    best: dict[str, dict[str, Any]] = {}
-    total: dict[str, float] = {}
-    for row in (row for trial in trials for row in trial.limits):
-        limit = row["limit"]
-        total[limit] = total.get(limit, 0.0) + row["share"]
-        if limit not in best or row["share"] > best[limit]["share"]:
-            best[limit] = row
-    merged = [{**row, "share": total[limit] / len(trials)} for limit, row in best.items()]
-    return sorted(merged, key=lambda row: -row["share"])
+def _wide(found: Bracket[Trial], options: RedlineOptions) -> list[str]:
+    """A bracket is told to be wide where the search was not worth its going on."""
+    if found.narrow:
+        return []
+    return [
+        f"between {found.passes} and {people_of(found.fails or 0)} nobody looked closer, or chance "
+        f"alone decides: --repeats {2 * options.repeats} looks further"
+    ]
 
 
 def _warnings(

@@ -18,6 +18,7 @@ from headroom_bench.experiments.redline import (
 )
 from headroom_bench.experiments.run import run
 from headroom_bench.experiments.run_options import RunOptions
+from headroom_bench.judge.redline import Effort
 from headroom_bench.judge.verdict import Load
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.reading import read_requests
@@ -71,4 +72,6 @@ def live_redline(
         "world": "measured",
         **(named(deployment, target) if deployment else {"model": target.model}),
     }
-    return {**head, **search(options, options.crowd, probe, deployment, on_trial), "runs": runs}
+    unlimited = replace(options, effort=Effort())  # each size is one run, whatever it costs
+    found = search(unlimited, options.crowd, probe, deployment, on_trial)
+    return {**head, **found, "runs": runs}

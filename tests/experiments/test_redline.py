@@ -24,6 +24,7 @@ from headroom_bench.experiments.redline import (
 )
 from headroom_bench.experiments.redline_trials import Trial
 from headroom_bench.experiments.thinking import with_thinking
+from headroom_bench.judge.redline import Effort
 from headroom_bench.judge.verdict import LEAST_TURNS, Load, judge
 from headroom_bench.records import RequestRecord
 from headroom_bench.report.redline_page import print_redline
@@ -192,6 +193,29 @@ def test_a_live_probe_is_the_same_search() -> None:
     assert document["verdict"] == "right-sized"
     assert document["broke"]["target_met_share"] == pytest.approx(0.9)
     assert len(trials) == document["probes"]
+
+
+def test_a_wide_bracket_says_so_and_more_seeds_narrow_it() -> None:
+    """A search that is to cost little stops early, and tells how it would look closer."""
+    options = RedlineOptions(
+        target(), crowd_of(["chat-reader:1"], 1), most=64, effort=Effort(least=2000, small=64)
+    )
+
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
+        return Probed(records_that(0.99 if len(crowd.users()) <= 37 else 0.9), Load(), duration_s)
+
+    def ends(repeats: int) -> tuple[dict[str, Any], list[str]]:
+        asked = replace(options, repeats=repeats)
+        document = search(asked, options.crowd, probe, None, lambda trial, word: None)
+        return document["redline"], document["warnings"]
+
+    wide, told = ends(2)
+    assert wide == {"passes": 32, "fails": 48, "unjudged": []}
+    assert told == [
+        "between 32 and 48 people nobody looked closer, or chance alone decides: --repeats 4 looks "
+        "further"
+    ]
+    assert ends(4) == ({"passes": 37, "fails": 38, "unjudged": []}, [])
 
 
 def test_a_probe_is_judged_as_a_simulation_is() -> None:

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom_bench.judge.redline import FINE, Bracket, Limits, Ruling, find_redline
+from headroom_bench.judge.redline import (
+    FINE,
+    WIDEST,
+    Bracket,
+    Effort,
+    Limits,
+    Ruling,
+    find_redline,
+)
 
 FIRM: Callable[[Sequence[bool]], Ruling] = lambda trials: Ruling(trials[-1], 0.0)  # noqa: E731
 
@@ -127,6 +135,68 @@ def test_noise_ends_in_a_bracket_whose_ends_hold(seed: int, edge: int) -> None:
         if size is not None:
             assert len(found.trials[size]) >= 3
             assert shares(found.trials[size]).passes == holds
+
+
+# --- what it costs ------------------------------------------------------------------------------
+
+
+def dear(edge: int, effort: Effort, repeats: int = 2) -> tuple[Bracket[int], int]:
+    """A step, where a probe costs as much as it has people; with what the search cost."""
+    limits = Limits(3, 4096, repeats, 10, effort=effort)
+    found = find_redline(
+        lambda size, _: size, lambda made: Ruling(made[0] <= edge, 0.0), limits, float
+    )
+    return found, sum(sum(made) for made in found.trials.values())
+
+
+def test_a_search_that_has_spent_its_effort_narrows_no_further() -> None:
+    (free, all_of_it), (found, cost) = dear(58, Effort()), dear(58, Effort(450.0, 4096))
+    assert free.narrow
+    assert (free.passes, free.fails) == (58, 60)
+    assert not found.narrow
+    assert found.passes is not None
+    assert found.fails is not None
+    assert free.passes >= found.passes
+    assert free.fails <= found.fails <= found.passes * (1 + WIDEST)
+    assert cost < all_of_it
+    assert [len(found.trials[end]) for end in (found.passes, found.fails)] == [2, 2]
+
+
+def test_effort_narrows_as_far_as_it_goes() -> None:
+    costs = [dear(58, Effort(least, 4096))[1] for least in (400.0, 450.0, 500.0, 600.0)]
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
+    assert all(cost <= least for cost, least in zip(costs, (400, 450, 500, 600), strict=True))
+
+
+def test_a_bracket_is_never_left_very_wide() -> None:
+    """Whatever it costs: nobody is helped by the size that doubling ended at."""
+    found, cost = dear(58, Effort(1.0, 4096))
+    assert cost > 1
+    assert found.passes is not None
+    assert found.fails is not None
+    assert found.fails - found.passes <= WIDEST * found.passes
+
+
+def test_a_larger_crowd_may_cost_as_many_probes_as_it_needs() -> None:
+    small, large = Effort(400.0, 64, 10.0), Effort(400.0, 4096, 10.0)
+    assert dear(1000, small)[0].narrow
+    assert not dear(1000, large)[0].narrow
+
+
+def test_more_effort_is_more_of_each() -> None:
+    assert Effort(400.0, 64, 10.0).times(2) == Effort(800.0, 64, 20.0)
+
+
+def test_seeds_leave_something_to_narrow_with() -> None:
+    """Where every size is in doubt for long, seeds do not eat up what bisection needs."""
+
+    def doubted(made: Sequence[int]) -> Ruling:
+        return Ruling(made[0] <= 11, 0.3)
+
+    limits = Limits(1, 64, 2, 10, effort=Effort(200.0, 64))
+    found = find_redline(lambda size, _: size, doubted, limits, float)
+    assert (found.passes, found.fails) == (11, 12)
 
 
 def test_limits_that_hold_no_size() -> None:
