@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import redacted, shortened
 from headroom_bench.report.summary import Window, build_summary
 from headroom_bench.results.statistics import steady
+from headroom_bench.results.throughput import totals
 from headroom_bench.units import counted
 
 _SHOWN_LETTERS = 160
@@ -46,11 +47,12 @@ def conclude(state: RunState) -> RunOutcome:
     """Prediction, journal join, summary: everything that needs no server."""
     folder, measured = state.folder, state.measured
     records = measured.records
+    worked_on = [*records, *state.earlier.aside]
     window = Window(state.options.warmup_s, measured.ended_s)
     journal_load = Load(slots=slots_of(state))
     if state.journal is not None:
         journal_load = state.journal.conclude(
-            records,
+            worked_on,
             folder,
             (window.warmup_s, window.ended_s),
             slots_of(state),
@@ -60,12 +62,13 @@ def conclude(state: RunState) -> RunOutcome:
         folder.write_rows("requests.jsonl", records)  # with what the journal alone knows
     counting = steady(records, window.warmup_s, window.ended_s)
     beside = set_beside(state, journal_load, counting)
+    rates = totals(worked_on, window.warmup_s, window.ended_s)
     targets = state.options.crowd.targets()
     folder.write_rows("turns.jsonl", turns_of(records, targets))
     harness = harness_of(state)
     summary = build_summary(
         {**_head(state), "box": beside.box},
-        beside.ours,
+        replace(beside.ours, totals=rates),
         beside.theirs,
         targets,
         state.options.crowd.counts(),

@@ -14,6 +14,7 @@ from headroom_bench.live.probe import TargetFacts
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.resumption import Talk, talk_of
 from headroom_bench.results.statistics import is_extra
+from headroom_bench.units import counted
 
 _MOST_DIGITS = 12
 """Of a conversation's number."""
@@ -41,6 +42,9 @@ class Earlier:
 
     records: list[RequestRecord] = field(default_factory=list)
     """Those of conversations that had ended."""
+    aside: list[RequestRecord] = field(default_factory=list)
+    """Those of conversations that are held again, from all former parts: they count as what the
+    server had to do."""
     journal: EarlierJournal = field(default_factory=EarlierJournal)
     """What the server's journal told of it."""
     ended_s: float = 0.0
@@ -64,6 +68,11 @@ class Earlier:
             "again, with new text and whatever the server's cache still knew"
             for row in self.resumptions
         ]
+        if self.aside:
+            told.append(
+                f"{counted(len(self.aside), 'request')} of these, asked before, are in the rates "
+                "and in busy, but not in the prediction: its box has less to do"
+            )
         twice = sum(row.twice for row in self.resumptions)
         if twice:
             told.append(f"{twice} records stood twice in requests.jsonl; each is counted once")

@@ -22,7 +22,13 @@ from headroom_bench.experiments.run_options import RunOptions, options_of
 from headroom_bench.live.probe import TargetFacts
 from headroom_bench.plain import from_plain
 from headroom_bench.results.reading import read_manifest
-from headroom_bench.results.resumption import latest_s, mend, set_aside, without_twins
+from headroom_bench.results.resumption import (
+    all_set_aside,
+    latest_s,
+    mend,
+    set_aside,
+    without_twins,
+)
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.units import MOST_REPEATS
 
@@ -105,12 +111,13 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
     former_s = resumptions[-1].clock_s if resumptions else 0.0
     earlier = Earlier(
         records,
-        EarlierJournal.of(folder.path),
-        max(latest_s(records), former_s),
+        journal=EarlierJournal.of(folder.path),
+        ended_s=max(latest_s(records), former_s),
         facts=None if facts is None else from_plain(TargetFacts, facts, f"{where}: target_facts"),
     )
     unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()
     kept = set_aside(folder, records, unfinished)
+    aside = all_set_aside(folder)
     status = manifest.get("status")
     resumption = Resumption(
         at=datetime.now(UTC).isoformat(),
@@ -124,6 +131,7 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
     return replace(
         earlier,
         records=kept,
+        aside=aside,
         first_talks=first_talks(records, unfinished),
         resumptions=[*resumptions, resumption],
     )

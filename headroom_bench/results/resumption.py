@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
+from dataclasses import replace
 from pathlib import Path
 
 from headroom_bench.errors import UserError
 from headroom_bench.records import RequestRecord
 from headroom_bench.results import token_times
-from headroom_bench.results.reading import read_requests
+from headroom_bench.results.reading import read_requests, typed_rows
 from headroom_bench.results.run_folder import RunFolder
 
 REQUESTS = "requests.jsonl"
@@ -108,6 +109,18 @@ def set_aside(
         raise UserError(f"{folder.path} cannot be taken up: {why.strerror}") from None
     folder.write_rows(REQUESTS, kept)
     return kept
+
+
+def all_set_aside(folder: RunFolder) -> list[RequestRecord]:
+    """What `set_aside` moved away, now and at former resumptions. The server worked on it in the
+    run's time; an id is followed by `/N`, since it came again.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    path = folder.path / UNFINISHED
+    rows = enumerate(typed_rows(path, RequestRecord)) if path.exists() else ()
+    return [replace(record, request_id=f"{record.request_id}/{n}") for n, record in rows]
 
 
 def latest_s(records: list[RequestRecord]) -> float:

@@ -118,6 +118,12 @@ async def test_an_ended_run_goes_on_where_it_was(number: int, crowd: str, tmp_pa
     summary = json.loads((run / "summary.json").read_text())
     assert summary["requests"] == len([r for r in after if r.error_kind != "interrupted"])
     assert any("taken up" in warning for warning in summary["warnings"])
+    told = f"{len(again)} requests of these, asked before, are in the rates"
+    assert len(again) < 2 or any(told in warning for warning in summary["warnings"])
+    aside = [json.loads(line) for line in (run / "requests.unfinished.jsonl").open()]
+    ok = sum(record.ok for record in after) + sum(row["ok"] for row in aside)
+    totals = summary["totals"]
+    assert totals["requests_per_s"] * totals["window_s"] == pytest.approx(ok), "all it worked on"
     times = dict(token_times.read(run / "tokens.bin"))
     assert times.keys() == set(kept)
     assert ids(run) == [record.request_id for record in after]
