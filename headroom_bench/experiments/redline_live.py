@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from headroom_bench.judge.redline import Effort
 from headroom_bench.judge.verdict import Load
 from headroom_bench.report.progress import Goal, Progress
 from headroom_bench.results.reading import read_requests
+from headroom_bench.results.statistics import mostly_left_out
 
 
 class SearchInterruptedError(UserError):
@@ -41,12 +43,14 @@ def live_redline(
 
     Every probe is a run with its own folder below `run_options.out`; its target, crowd, duration
     and warm-up are those of `options`. What bound a wait is told where the target says what runs
-    there. Raises `UserError` (`TargetError` where the server cannot be reached).
+    there. A size of the curve also holds `left_out`: how many of its requests the harness spoilt.
+    Raises `UserError` (`TargetError` where the server cannot be reached).
     """
     target = options.target
     missing = missing_for_prediction(target.server, target.model)
     deployment = None if missing else deployment_of(target)
     runs: list[str] = []
+    left_out: Counter[int] = Counter()
 
     def probe(crowd: Crowd, duration_s: float) -> Probed:
         asked = replace(
@@ -62,6 +66,7 @@ def live_redline(
             raise SearchInterruptedError(
                 f"interrupted after {len(runs)} runs; they are saved, the last in {outcome.folder}"
             )
+        left_out[len(crowd.users())] += outcome.summary["left_out"]
         figures = outcome.summary["totals"]
         names = ("busy_share", "all_slots_share", "preempted", "killed", "slots")
         load = Load(**{name: figures[name] for name in names})
@@ -74,4 +79,21 @@ def live_redline(
     }
     unlimited = replace(options, effort=Effort())  # each size is one run, whatever it costs
     found = search(unlimited, options.crowd, probe, deployment, on_trial)
-    return {**head, **found, "runs": runs}
+    curve = [{**point, "left_out": left_out[point["people"]]} for point in found["curve"]]
+    warnings = [*found["warnings"], *_mostly_spoilt(curve)]
+    return {**head, **found, "curve": curve, "warnings": warnings, "runs": runs}
+
+
+def _mostly_spoilt(curve: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A warning of the sizes at which the harness spoilt more than it measured."""
+    sizes = [
+        f"{point['people']:,}"
+        for point in curve
+        if mostly_left_out(point["left_out"], point["requests"])
+    ]
+    if not sizes:
+        return []
+    return [
+        f"with {', '.join(sizes)} people this machine was too late to measure most requests, which "
+        "are left out: what is said of such a crowd rests on the others"
+    ]

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headroom_bench.report.terminal import VERDICT_STYLE, where_lived
+from headroom_bench.report.terminal import VERDICT_STYLE, left_out, where_lived
+from headroom_bench.results.statistics import mostly_left_out
 from headroom_bench.units import counted, in_words, people
 
 Facts = Mapping[str, Any]
@@ -205,12 +206,19 @@ def _curve(points: Sequence[Facts]) -> Table:
             _tenths(worst["target_met_share"]),
             _or_dash(worst["used_p95"]),
             _percent(point["busy_share"]),
-            f"{point['requests']:,}",
+            _requests(point),
             str(point["trials"]),
             Text(point["verdict"], style=VERDICT_STYLE.get(point["verdict"], "")),
             name,
         )
     return table
+
+
+def _requests(point: Facts) -> Text:
+    """How many, and of how many no figure is, which only a real server's probes have."""
+    spoilt = point.get("left_out", 0)
+    told = f"{point['requests']:,}" + (left_out(point) if spoilt else "")
+    return Text(told, style="bold yellow" if mostly_left_out(spoilt, point["requests"]) else "")
 
 
 def _worst(groups: Mapping[str, Facts]) -> tuple[str, Facts]:

@@ -114,7 +114,7 @@ def _headline(name: str, ours: Figures, theirs: Figures | None) -> Text:
     line = Text(f"\n{name}{users}", style="bold")
     asked, turns = counted(ours["requests"], "request"), counted(ours["turns"], "turn")
     failed = f", {ours['errors']:,} failed" if ours["errors"] else ""
-    line.append(f"  {asked}{_left_out(ours)}, {turns}{failed}: ", style="not bold")
+    line.append(f"  {asked}{left_out(ours)}, {turns}{failed}: ", style="not bold")
     line.append_text(_outcome(ours))
     if theirs is not None:
         of = f"{counted(theirs['turns'], 'turn')}, " if theirs["turns"] != ours["turns"] else ""
@@ -122,7 +122,7 @@ def _headline(name: str, ours: Figures, theirs: Figures | None) -> Text:
     return line
 
 
-def _left_out(figures: Figures) -> str:
+def left_out(figures: Figures) -> str:
     """How many of the requests no figure is of, because the harness was too late for them."""
     count = figures["left_out"]
     return f" ({count:,} left out: {count / figures['requests']:.0%})" if count else ""
@@ -200,7 +200,7 @@ def _whole(value: float | None) -> str:
 def _print_totals(summary: Figures, console: Console) -> None:
     figures, harness = summary["totals"], summary["harness"]
     line = (
-        f"\n{counted(summary['requests'], 'request')}{_left_out(summary)} in {_window(summary)}, "
+        f"\n{counted(summary['requests'], 'request')}{left_out(summary)} in {_window(summary)}, "
         f"{_number(figures['concurrency_mean'])} in flight on average; "
         f"{_number(figures['prompt_tok_s'])} prompt and "
         f"{_number(figures['completion_tok_s'])} generated tokens a second"
