@@ -79,7 +79,7 @@ def conclude(state: RunState) -> RunOutcome:
             *beside.warnings,
             *state.earlier.notes(),
             *_cut_off(state),
-            *harness_complaints(harness, records),
+            *harness_complaints(harness, counting),
             *_complaints(records),
             *_first_failures(records),
             *left_nothing(records, window.warmup_s),

@@ -87,7 +87,8 @@ def slip_complaint(slip_s: float, records: Sequence[RequestRecord]) -> str | Non
 
 
 def harness_complaints(figures: dict[str, Any], records: Sequence[RequestRecord]) -> list[str]:
-    """What the reader has to know of the client before believing the figures."""
+    """What the reader has to know of the client before believing the figures, which are of these
+    `records`."""
     found = []
     spoilt = sum(1 for r in records if not r.valid and r.error_kind != "interrupted")
     if spoilt:

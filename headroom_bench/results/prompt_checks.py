@@ -82,8 +82,8 @@ def _cut_answers(records: Sequence[RequestRecord]) -> list[str]:
         )
     if shifted:
         found.append(
-            f"{len(shifted)} of {len(records)} conversations went beyond the context: by its "
-            "journal the server threw away what stood first in it"
+            f"{len(shifted)} of {len(records)} answers went beyond the context: by its journal the "
+            "server threw away what stood first in it"
         )
     return found
 

@@ -65,7 +65,7 @@ def test_answers_that_the_server_cut_are_told_and_are_no_cut_prompts() -> None:
 def test_what_only_the_journal_calls_truncated_is_told_as_such() -> None:
     """llama.cpp under --context-shift: the answer has its length."""
     (told,) = prompt_warnings([answer(0, 300, truncated=True), answer(1, 300)], filler=True)
-    assert told.startswith("1 of 2 conversations went beyond the context")
+    assert told.startswith("1 of 2 answers went beyond the context")
 
 
 @pytest.mark.parametrize(
