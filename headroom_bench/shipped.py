@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from headroom_bench.errors import UserError, unknown_name
-from headroom_bench.paths import typed_path
+from headroom_bench.paths import is_there, typed_path
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -29,6 +29,8 @@ def find_file(what: str, name: str, folder: Path) -> Path:
     Raises:
         UserError: neither exists; the nearest shipped names are offered.
     """
+    if "@" in name and not is_there(name):  # a URL cut short, perhaps, with a key before it
+        raise UserError(f"…@{name.rpartition('@')[2]} is no {what}; for a server write http://HOST")
     if name.endswith(".toml") or "/" in name:
         own = typed_path(name)
         if own.is_file():

@@ -295,13 +295,24 @@ def proxy_fields(proxy: str | None) -> dict[str, Any]:
     if proxy is None or proxy == ENVIRONMENT:
         return {"proxy": proxy}
     url, login = split_login(proxy)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_place(url):
         raise UserError("write http://HOST:PORT as the proxy, or env (SOCKS is not spoken here)")
     if login is None:
         return {"proxy": url}
     hide_basic(*login)
     return {"proxy": url, "proxy_login": ":".join(login)}
+
+
+def _is_place(url: str) -> bool:
+    """Whether it says over HTTP which host and, perhaps, which port of it."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        host.encode("ascii" if host.isascii() else "idna").decode("idna")
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and port != 0 and url.isprintable()
 
 
 def _texts(table: Table) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import sys
 import traceback
@@ -84,6 +85,9 @@ def run_app(arguments: list[str]) -> int:
             return EXIT_WRONG_INPUT
         if debug:
             _tell(traceback.format_exc())
+        if isinstance(why, OSError) and why.errno in (errno.EMFILE, errno.ENFILE):
+            _tell("headroom-bench: too many open files: raise the limit (ulimit -n)")
+            return EXIT_WRONG_INPUT
         told = _one_line(f"{type(why).__name__}: {why}")
         _tell(f"headroom-bench: a fault of ours, please report it (--debug shows where): {told}")
         return 1

@@ -266,7 +266,7 @@ def with_access(target: Target, access: AccessFlags) -> Target:
     Raises:
         UserError: a value that makes no sense; what may hold a key is not shown.
     """
-    given = map(_header, access.header or ())
+    given = _headers(access.header)
     fields: dict[str, Any] = {} if access.proxy is None else proxy_fields(access.proxy)
     return replace(
         target,
@@ -280,7 +280,16 @@ def with_access(target: Target, access: AccessFlags) -> Target:
 
 def resolve_headers(headers: list[str] | None) -> dict[str, str]:
     """Headers of the command line. Raises `UserError`; a value is not shown."""
-    return checked_headers(map(_header, headers or ()), "--header")
+    return checked_headers(_headers(headers), "--header")
+
+
+def _headers(texts: list[str] | None) -> list[tuple[str, str]]:
+    given = [_header(text) for text in texts or ()]
+    names = [name.lower() for name, _ in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"--header: {name} is given twice; requests carry one of a name")
+    return given
 
 
 def _header(text: str) -> tuple[str, str]:

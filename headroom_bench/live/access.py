@@ -87,6 +87,8 @@ def tls_context(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as why:
         told = getattr(why, "strerror", None) or str(why)
+        if ca_file is None:
+            raise UserError(f"no TLS here: {told}; is SSLKEYLOGFILE set wrongly?") from None
         raise UserError(f"ca_file {ca_file}: cannot be used: {told}; it must be PEM") from None
     if insecure:
         context.check_hostname = False

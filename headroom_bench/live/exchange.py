@@ -69,8 +69,12 @@ class Origin:
         try:
             parts = urlsplit(url)
             port, host = parts.port, unquote(parts.hostname or "")
-        except ValueError as why:  # a port that is none, half an IPv6 address
-            raise UserError(f"the target's URL has no valid port or host: {why}") from None
+        except ValueError:  # a port that is none, half an IPv6 address; why shows what may be a key
+            raise UserError(
+                "the target's URL has no valid port or host; write http://HOST:PORT"
+            ) from None
+        if port == 0:
+            raise UserError("the target's URL has port 0, where nothing can be reached")
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         if parts.scheme not in ("http", "https") or not host:
             raise UserError(f"{shown!r} is not a URL; write http://HOST:PORT")
@@ -79,7 +83,7 @@ class Origin:
                 f"{shown!r}: a target's URL takes no user, query or fragment; send keys in a header"
             )
         try:
-            host.encode("idna" if not host.isascii() else "ascii")
+            host.encode("ascii" if host.isascii() else "idna").decode("idna")
             f"{parts.path} ".encode("ascii")
         except UnicodeError:
             raise UserError(f"{shown!r} holds letters that a URL cannot; encode them") from None
@@ -91,14 +95,17 @@ class Origin:
 
     @property
     def netloc(self) -> str:
-        host = self.host.partition("%")[0]  # a zone is this machine's business
-        host = f"[{host}]" if ":" in host else host
-        default = 443 if self.tls else 80
-        return host if self.port == default else f"{host}:{self.port}"
+        """As the server gets to see it: a zone is this machine's business."""
+        return self._at(self.host.partition("%")[0])
 
     @property
     def url(self) -> str:
-        return f"{'https' if self.tls else 'http'}://{self.netloc}{self.base_path}"
+        return f"{'https' if self.tls else 'http'}://{self._at(self.host)}{self.base_path}"
+
+    def _at(self, host: str) -> str:
+        host = f"[{host}]" if ":" in host else host
+        default = 443 if self.tls else 80
+        return host if self.port == default else f"{host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import queue
@@ -176,6 +177,7 @@ class RecordWriter:
     """
 
     def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder.path
         self._requests = _append(folder.path / "requests.jsonl")
         self._tokens = _append(folder.path / "tokens.bin")
         if self._tokens.tell() == 0:
@@ -219,6 +221,8 @@ class RecordWriter:
     def _write(self, entry: _Entry) -> None:
         if self._failure is not None:  # after half a line another one would make both unreadable
             raise self._failure
+        if not self._folder.exists():  # removed or moved: what is written is lost, or not there
+            raise FileNotFoundError(errno.ENOENT, f"{self._folder} is gone")
         self._requests.write(entry.line)
         self._requests.flush()
         self._tokens.write(entry.times)

@@ -52,6 +52,19 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("run", "ftp://127.0.0.1/"), "is not a URL; write http://HOST:PORT"),
         (("run", "ftp://127.0.0.1/", "--show-config"), "is not a URL; write http://HOST:PORT"),
         (("run", "http://127.0.0.1:99999"), "has no valid port"),
+        (("run", "http://127.0.0.1:0"), "has port 0, where nothing can be reached"),
+        (("run", "http://xn--a:1"), "holds letters that a URL cannot"),
+        *(
+            (("run", "http://127.0.0.1:1", "--proxy", url), "write http://HOST:PORT as the proxy")
+            for url in (
+                "http://h:x",
+                "http://h:80:90",
+                "http://h\t:1",
+                "http://h:0",
+                "http://xn--a",
+            )
+        ),
+        (("run", "http://127.0.0.1:1", "--header", "X-a: 1", "--header", "x-A: 2"), "x-a is given"),
         (("run", "http://127.0.0.1:99999", "--show-config"), "has no valid port"),
         (("run", "./missing.toml"), "target file './missing.toml' does not exist"),
         (("run", "http://127.0.0.1:1", "--time-scale", "2"), "--time-scale is for the mock only"),

@@ -254,6 +254,25 @@ async def test_a_full_disk_is_seen_while_everybody_thinks(tmp_path: Path) -> Non
     assert ran.code == 2, ran.err
 
 
+async def test_a_folder_that_goes_away_ends_the_run(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *PLAIN, "--duration", "60s")
+        running = await Running.start(*words, out=tmp_path)
+        run = await running.until_rows(6)
+        run.rename(tmp_path / "elsewhere")
+        ran = await running.ended(within_s=30)
+    assert ran.code == 2, ran.err
+    assert f"{run} is gone" in ran.err
+
+
+async def test_an_address_with_a_zone_is_reached(tmp_path: Path) -> None:
+    async with raw_server(*ANSWER, host="::1") as server:
+        words = ("run", f"http://[::1%25lo]:{server.port}", *PLAIN, "--requests", "3")
+        ran = await (await Running.start(*words, out=tmp_path)).ended()
+        assert ran.code == 0, ran.err
+        assert all(b"Host: [::1]:" in request for request in server.requests[-3:])
+
+
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a place nobody can write to")
 def test_a_folder_that_nobody_can_write_to() -> None:
     ran = headroom("run", "http://127.0.0.1:1", out=Path("/proc/results"))
