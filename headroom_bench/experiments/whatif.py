@@ -23,9 +23,8 @@ from headroom_bench.units import MOST_SLOTS, parse_size, parse_whole
 AXES = ("hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "kv_k", "kv_v")
 """What may differ, as the fields of a target's [server] are called."""
 COLUMNS = (
-    "hardware", "model", "runtime", "backend", "quant", "slots", "ctx", "ctx_each", "people",
-    "fails_at", "verdict", "persona", "limit", "evidence", "price_usd", "usd_per_person", "tier",
-    "tier_words", "took_s", "error",
+    *AXES, "ctx_each", "people", "fails_at", "verdict", "persona", "limit", "evidence", "price_usd",
+    "usd_per_person", "tier", "tier_words", "took_s", "error",
 )  # fmt: skip
 """Of a grid's rows. `ctx_each`: tokens of each sequence's context. `tier` is coarse and
 estimated (`catalog/data/capability.json`)."""
@@ -99,7 +98,7 @@ def grid(
 def _row(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
     server = options.target.server
-    row |= {axis: getattr(server, axis) for axis in AXES if axis in COLUMNS}
+    row |= {axis: getattr(server, axis) for axis in AXES}
     row["model"] = server.model or options.target.model
     try:
         found = redline(options, on_trial)

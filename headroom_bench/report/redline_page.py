@@ -71,16 +71,22 @@ def print_redline(found: Facts, console: Console) -> None:
     )
 
 
+_NAMED = ("hardware", "model", "quant", "runtime", "slots")
+_SELDOM = ("backend", "kv_k", "kv_v")
+"""What rows of a grid are named by: always, and where they differ in it."""
+
+
 def print_grid(rows: Sequence[Facts], console: Console) -> None:
     """A line for every combination: how many people, what ran out, price, tier."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("box", "model", "quant", "runtime", "slots"):
-        table.add_column(name, overflow="fold")
+    named = [*_NAMED, *(name for name in _SELDOM if len({row[name] for row in rows}) > 1)]
+    for name in named:
+        table.add_column({"hardware": "box"}.get(name, name), overflow="fold")
     for name in ("ctx each", "people", "$ each", "tier~"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("first to run out", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, _grid_cells(row)))
+        table.add_row(*(Text(_or_dash(row[name])) for name in named), *map(Text, _grid_cells(row)))
     console.print(table)
     console.print(
         Text(
@@ -105,7 +111,8 @@ def _title(found: Facts) -> str:
         where = f" ({found['model']} {found['quant']} on {found['hardware']}, {found['runtime']}"
         where += f", {counted(found['slots'], 'slot')})" if found.get("slots") else ")"
     measured = "" if found["world"] == "predicted" else ", measured"
-    return f"redline of crowd {found['crowd']}{where_lived(found)}{where}{measured}"
+    other = f", with {found['vs']}" if isinstance(found.get("vs"), str) else ""
+    return f"redline of crowd {found['crowd']}{where_lived(found)}{where}{other}{measured}"
 
 
 def _lengths(found: Facts) -> str:
@@ -231,15 +238,14 @@ def _worst(groups: Mapping[str, Facts]) -> tuple[str, Facts]:
 
 
 def _grid_cells(row: Facts) -> list[str]:
-    names = [row["hardware"], row["model"], row["quant"], row["runtime"], row["slots"]]
-    ctx = row["ctx_each"]
-    cells = [*map(_or_dash, names), "–" if ctx is None else f"{ctx:,}"]
+    """What a grid found."""
+    ctx = "–" if row["ctx_each"] is None else f"{row['ctx_each']:,}"
     if row["error"]:
-        return [*cells, "–", "–", "–", row["error"]]
+        return [ctx, "–", "–", "–", row["error"]]
     each = row["usd_per_person"]
     ran_out = f"{row['persona']}: {row['limit']}" if row["persona"] else _or_dash(row["limit"])
     return [
-        *cells,
+        ctx,
         "?" if row["people"] is None else f"{row['people']}{'' if row['fails_at'] else '+'}",
         "–" if each is None else f"{each:,.0f}",
         _or_dash(row["tier"]),

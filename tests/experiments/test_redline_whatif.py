@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from headroom_bench.catalog import find_model, find_quant, models
 from headroom_bench.catalog._entries import read_data
@@ -27,6 +28,7 @@ from headroom_bench.experiments.whatif import (
     grid,
     versus,
 )
+from headroom_bench.report.redline_page import print_grid, print_redline
 from headroom_bench.target import ServerSpec, Target
 
 BOX = Target(
@@ -76,12 +78,32 @@ def test_csv_and_rows_agree() -> None:
     read = list(csv.DictReader(io.StringIO(as_csv(rows))))
     assert tuple(read[0]) == COLUMNS
     assert [line["people"] for line in read] == [str(row["people"]) for row in rows]
-    assert all(line["kv_k"] == "" for line in read if "kv_k" in line)
+
+
+def test_rows_of_a_grid_can_be_told_apart_whatever_differs() -> None:
+    rows = rows_of(kv_k=["f16", "q8_0"])
+    assert [line["kv_k"] for line in csv.DictReader(io.StringIO(as_csv(rows)))] == ["f16", "q8_0"]
+
+    def header(shown: list[dict[str, Any]]) -> list[str]:
+        page = io.StringIO()
+        print_grid(shown, Console(file=page, width=200, color_system=None))
+        return page.getvalue().splitlines()[0].split()
+
+    assert header(rows)[:6] == ["box", "model", "quant", "runtime", "slots", "kv_k"]
+    assert "kv_k" not in header(rows[:1])
 
 
 def test_versus_keeps_what_is_not_named() -> None:
     (other,) = versus(OPTIONS, ["dgx-spark"], lambda t, word: None)
     assert (other["vs"], other["hardware"], other["slots"]) == ("dgx-spark", "dgx-spark", 4)
+
+
+def test_the_page_says_what_differs() -> None:
+    """Nothing else in a title tells a cache's type."""
+    (other,) = versus(OPTIONS, ["kv-k=q8_0"], lambda t, word: None)
+    page = io.StringIO()
+    print_redline(other, Console(file=page, width=200, color_system=None))
+    assert ", with kv-k=q8_0" in page.getvalue().splitlines()[0]
 
 
 def test_a_new_box_brings_its_own_backend() -> None:
