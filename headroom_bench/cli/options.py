@@ -63,7 +63,7 @@ OutputTokens = Annotated[
     str | None, typer.Option("--output-tokens", help="Plain crowd: tokens of every answer.")
 ]
 Think = Annotated[
-    str | None, typer.Option("--think", help="Plain crowd: pause between requests (5s).")
+    str | None, typer.Option("--think", help="Plain crowd: pause between requests, such as 5s.")
 ]
 Duration = Annotated[
     str | None, typer.Option("--duration", help="How long, in life time (30s, 5m). Default 30s.")
@@ -349,9 +349,16 @@ def resolve_crowd(who: CrowdFlags) -> Crowd:
     persona = probe_persona(
         parse_size(prompt_tokens, "--prompt-tokens"),
         parse_size(output_tokens, "--output-tokens"),
-        parse_duration_s(who.think, "--think") if who.think is not None else 0.0,
+        _think_s(who.think),
     )
     return plain_crowd(persona, users, seed)
+
+
+def _think_s(text: str | None) -> float:
+    """None at all is what the plain crowd does where nothing is said, and may be said."""
+    if text is None or text.strip() in ("0", "0s"):
+        return 0.0
+    return parse_duration_s(text, "--think")
 
 
 def resolve_prompts(text: str) -> Prompts:

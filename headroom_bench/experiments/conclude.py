@@ -147,11 +147,35 @@ def _complaints(records: list[RequestRecord]) -> list[str]:
     if len(models := Counter(r.model or "?" for r in records if r.ok)) > 1:
         each = ", ".join(f"{shortened(name, 80)} ({n})" for name, n in models.most_common(4))
         found.append(f"{len(models)} models answered, and the figures mix them: {each}")
+    found += _held_back(records)
     if any(record.error_kind == "unauthorized" for record in records):
         found.append("the server wants an API key: name its variable with --api-key-env VAR")
     if records and not any(record.ok for record in records):
         found.append("no request succeeded")
     return found
+
+
+_HELD_BACK_S, _HELD_BACK_SHARE = 0.25, 0.1
+"""An answer that came so much later than the server wrote it, as a share of its writing too."""
+
+
+def _held_back(records: list[RequestRecord]) -> list[str]:
+    """Answers that a server wrote faster, by its own clock, than they came."""
+    late_s = [
+        record.last_token_s - record.ttft_s - record.server_decode_s
+        for record in records
+        if record.ok and not record.buffered and record.server_decode_s is not None
+        and record.last_token_s is not None and record.ttft_s is not None
+        and record.last_token_s - record.ttft_s
+        > record.server_decode_s * (1 + _HELD_BACK_SHARE) + _HELD_BACK_S
+    ]  # fmt: skip
+    if not late_s:
+        return []
+    return [
+        f"{counted(len(late_s), 'answer')} came later than the server wrote them, by "
+        f"{sum(late_s) / len(late_s):.2f} s on average: the way, a proxy on it or a busy "
+        "machine held them back; decode rates are of what came"
+    ]
 
 
 def _head(state: RunState) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def harness_complaints(figures: dict[str, Any], records: Sequence[RequestRecord]
     spoilt = sum(1 for r in records if not r.valid and r.error_kind != "interrupted")
     if spoilt:
         found.append(
-            f"{spoilt} of {len(records)} requests are left out of the figures: this machine was "
-            "too late to measure them"
+            f"left out of the figures: {spoilt} of {counted(len(records), 'request')}, which this "
+            "machine was too late to measure"
         )
     cpu = figures["cpu_share"]
     if cpu is not None and cpu >= FULL_CPU_SHARE:

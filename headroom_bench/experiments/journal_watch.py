@@ -16,6 +16,7 @@ from headroom_bench.judge.verdict import Load
 from headroom_bench.records import JournalRecord, JournalSample, RequestRecord
 from headroom_bench.results.reading import typed_rows
 from headroom_bench.results.run_folder import RunFolder
+from headroom_bench.units import counted
 
 Row = TypeVar("Row", JournalRecord, JournalSample)
 
@@ -117,6 +118,11 @@ class JournalWatch:
             warn(
                 f"the journal could not be followed to the end: {self.tail.failure}; "
                 "what came after is not known"
+            )
+        if self.records and not asked:
+            warn(
+                f"the journal's {counted(len(self.records), 'answer')} cannot be told apart: what "
+                "this server answers carries no times of its own to find them by"
             )
         if not report.may_print_server_rates and asked:
             warn(

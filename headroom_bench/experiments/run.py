@@ -37,6 +37,7 @@ from headroom_bench.experiments.run_state import (
 )
 from headroom_bench.experiments.serving import check_access, serving
 from headroom_bench.experiments.thinking import with_thinking_of
+from headroom_bench.experiments.told_otherwise import told_otherwise
 from headroom_bench.live.access import Access, access_to
 from headroom_bench.live.clock import RunClock, monotonic_ns
 from headroom_bench.live.counting import UsageCounter
@@ -271,7 +272,7 @@ async def _get_to_know(state: RunState, access: Access) -> Writing:
         thinking = with_thinking_of(options.crowd, named, options.thinking)
         state.options = options = replace(options, crowd=thinking)
     state.earlier.check_model(facts.model)
-    for note in facts.notes:
+    for note in (*facts.notes, *told_otherwise(target, facts)):
         state.warn(note)
     for warning in too_small(facts, context_needs(options.crowd)):
         state.warn(warning)

@@ -49,7 +49,7 @@ class JoinReport:
     """Other clients' traffic, and requests of ours that ended without `timings`."""
     unmatched_token_share: float | None
     """Tokens (prompt evaluated + generated) of the unmatched records over those of all records;
-    None when the journal holds no tokens."""
+    None when the journal holds no tokens, and when no response had `timings` to find it by."""
 
     @property
     def matched_share(self) -> float | None:
@@ -172,7 +172,7 @@ def _report(
         unmatched_requests=tuple(r.request_id for r in requests if id(r) not in met),
         records=len(records),
         unmatched_records=len(others),
-        unmatched_token_share=sum(map(_tokens, others)) / total if total else None,
+        unmatched_token_share=sum(map(_tokens, others)) / total if total and requests else None,
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headroom_bench.units import counted
+from headroom_bench.units import counted, in_words
 
 _BOUNDS = {
     "bandwidth": "memory bandwidth",
@@ -175,7 +175,7 @@ def _patience(side: dict[str, Any]) -> str:
     others = decode["users"] - 1
     meanwhile = f" while {others} decode at {decode['context_tokens']:,}" if others else ""
     return (
-        f"{patience['prompt_tokens']:,} tokens answered within {patience['seconds']:g} s"
+        f"{patience['prompt_tokens']:,} tokens answered within {in_words(patience['seconds'])}"
         f"{meanwhile}{why}"
     )
 

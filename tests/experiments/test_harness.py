@@ -62,7 +62,7 @@ def test_a_client_at_its_limit_says_so(cpu: float, spoilt: int) -> None:
     told = harness_complaints(got, records)
     assert len(told) == 1
     assert ("it was the bottleneck" in told[0]) == (cpu > 0.9)
-    assert ("10 of 100 requests are left out" in told[0]) == (spoilt == 10)
+    assert ("left out of the figures: 10 of 100 requests" in told[0]) == (spoilt == 10)
 
 
 def test_interrupted_requests_are_nobodys_fault() -> None:

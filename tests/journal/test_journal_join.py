@@ -100,6 +100,12 @@ def test_records_without_a_block_match_nothing():
     assert (report.matched, report.unmatched_token_share) == (0, None)
 
 
+def test_without_a_request_to_find_nobody_else_is_found_either():
+    record = JournalRecord("test", 0, 0, 1, outcome="done", prompt_eval_tokens=5, gen_tokens=9)
+    report = join([record], [])
+    assert (report.unmatched_records, report.unmatched_token_share) == (1, None)
+
+
 def test_the_response_corrects_the_cache_of_a_speculating_record():
     drafted = record(1, draft_tokens=8, accepted_tokens=8, cached_tokens=8)
     plain = record(2, 11.0, cached_tokens=8)
