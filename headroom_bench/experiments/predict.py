@@ -7,15 +7,13 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from headroom_bench.catalog import find_hardware
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.predict_notes import notes_on, sources_of
 from headroom_bench.experiments.predict_published import published_decode, published_prefill
-from headroom_bench.experiments.predict_useless import useless
-from headroom_bench.roofline.builds import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.calibration import Calibration
 from headroom_bench.roofline.closed_form import simple_view
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import Fit, fit, kv_gb
+from headroom_bench.roofline.memory import Fit, fit
 from headroom_bench.roofline.passes import PassCost, Roofline
 from headroom_bench.roofline.pricer import Batch, Chunk
 from headroom_bench.roofline.ranges import (
@@ -25,7 +23,6 @@ from headroom_bench.roofline.ranges import (
     decode_range,
     prefill_range,
 )
-from headroom_bench.roofline.weights import unlike_any_file
 from headroom_bench.target import MOST_DRAFTED_TOKENS
 from headroom_bench.units import MOST_PEOPLE, MOST_SEQUENCE_TOKENS, MOST_SLOTS
 
@@ -76,6 +73,12 @@ class Question:
     calibration: Calibration | None = None
     """What the user's own measurements gave; used where it is of this box and model."""
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens of the prompt and of the context."""
+        prompt = self.prompt or self.context or DEFAULT_TOKENS
+        return prompt, self.context or prompt
+
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
@@ -95,7 +98,7 @@ def predict(question: Question) -> dict[str, Any]:
     _check(question)
     deployment, roofline = _priced(question)
     need = _fit(question, deployment)
-    prompt, context = lengths(question)
+    prompt, context = question.lengths
     served = min(question.users, deployment.slots)
     batch = _decoding(question, roofline, context, served)
     cost = roofline.breakdown(batch)
@@ -150,32 +153,14 @@ def predict(question: Question) -> dict[str, Any]:
         "high": per_user * span.high,
         "simple_view": dataclasses.asdict(simple_view(deployment, context)),
         "kv_exact": deployment.model.kv_exact,
-        "notes": [
-            *_notes(question, deployment, need, served),
-            *_rows_against_rules(need, span, written),
-            *useless(question, deployment),
-        ],
-        "sources": _sources(deployment, span),
+        "notes": notes_on(question, deployment, need, served, span, written),
+        "sources": sources_of(deployment, span),
     }
 
 
 def _label(span: Range, published: dict[str, Any] | None) -> str:
     """MEASURED before COMMUNITY before what the constants say."""
     return COMMUNITY if published and span.confidence != MEASURED else span.confidence
-
-
-def _rows_against_rules(need: Fit, span: Range, published: dict[str, Any] | None) -> list[str]:
-    """Known misses are told, not hidden: a row that a rule says cannot be."""
-    if published is None:
-        return []
-    name, rate = published["id"], published["tok_s"]
-    if not need.fits:
-        return [f"{name} measured {rate:.3g} tok/s although it does not fit: the rule is wrong"]
-    # The user's own box need not be like others' of its kind.
-    own = span.confidence == MEASURED
-    if own or span.low <= rate / published["predicted_tok_s"] <= span.high:
-        return []
-    return [f"{name} measured {rate:.3g} tok/s, outside of the range: the rule is wrong there"]
 
 
 def _fit(question: Question, deployment: Deployment) -> Fit:
@@ -200,12 +185,6 @@ def fit_document(need: Fit) -> dict[str, Any]:
     }
 
 
-def lengths(question: Question) -> tuple[int, int]:
-    """Tokens of the prompt and of the context."""
-    prompt = question.prompt or question.context or DEFAULT_TOKENS
-    return prompt, question.context or prompt
-
-
 def read_prompt(roofline: Roofline, tokens: int, context: int) -> Prefill:
     """One prompt after `context` cached tokens, in the passes that the box makes of it."""
     seconds, shares = 0.0, dict[str, float]()
@@ -223,7 +202,7 @@ def first_token_s(question: Question, roofline: Roofline, prompt: int) -> float:
     served = min(question.users, roofline.deployment.slots)
     if served == 1:
         return _alone_s(roofline, prompt)
-    others = _decoding(question, roofline, lengths(question)[1], served)
+    others = _decoding(question, roofline, question.lengths[1], served)
     return _first_token_s(roofline, prompt, others)
 
 
@@ -254,7 +233,7 @@ def _check(question: Question) -> None:
 
 
 def _priced(question: Question) -> tuple[Deployment, Roofline]:
-    prompt, context = lengths(question)
+    prompt, context = question.lengths
     deployment = Deployment.named(
         model=question.model,
         hardware=question.hardware,
@@ -337,65 +316,3 @@ def _shares(cost: PassCost) -> dict[str, float]:
     spent = cost.seconds
     total = sum(spent.values())
     return {name: value / total for name, value in spent.items()}
-
-
-def _notes(question: Question, deployment: Deployment, need: Fit, served: int) -> list[str]:
-    """What the reader has to know beside the figures."""
-    from headroom_bench.roofline.offload import host_share
-
-    notes = []
-    if (why := unlike_any_file(deployment.model, deployment.quant)) is not None:
-        notes.append(why)
-    host = host_share(deployment)
-    if not need.fits and host.byte_s:
-        notes.append(f"does not fit: {host.in_words} in host memory (never calibrated)")
-    elif not need.fits:
-        notes.append("does not fit: the speeds are what it would do if it did")
-    if (beside := deployment.draft_model) is not None:
-        cache = kv_gb(beside, deployment.slots, deployment.ctx)
-        notes.append(
-            f"memory holds {beside.model.name} too: {beside.weights().total / 1e9:.1f} GB of "
-            f"weights, {cache:.2f} GB of cache"
-        )
-    trained = deployment.model.max_context
-    if trained and max(lengths(question)) > trained:
-        notes.append(f"beyond the model's own context of {trained:,} tokens")
-    if served < question.users:
-        notes.append(f"{question.users - served} of {question.users} users wait for a slot")
-    if question.users > 1 and (moe := deployment.model.moe) and not moe.expert_exponent_source:
-        notes.append("how its tokens share experts was not measured: 0.65 to 1.0 is in the range")
-    if question.build and newer_than_known(question.build):
-        notes.append(
-            f"build {question.build} is newer than any that was measured: priced as b{NEWEST_BUILD}"
-        )
-    box = deployment.hardware
-    if deployment.backend == "cpu" and box != find_hardware(question.hardware):
-        notes.append(
-            f"priced on the CPU's {box.tflops_dense.fp16_bf16:g} TFLOPS ({box.tflops_basis})"
-        )
-    if deployment.boxes > 1:
-        notes.append("several boxes: the link's cost comes from few rows")
-    if question.draft_tokens and question.acceptance_rate is None:
-        notes.append("accepted drafts assumed: 0.70 of 4 (Tuning article)")
-    if not deployment.model.kv_exact:
-        notes.append("the model's shape is partly estimated")
-    own = question.calibration
-    if own is not None and deployment.calibration is None:
-        notes.append(f"{own.name} is of another box or model: not used")
-    elif own is not None and not own.reaches(lengths(question)[1], served):
-        notes.append(f"beyond what {own.name} measured: its constants, but the shipped range")
-    return notes
-
-
-def _sources(deployment: Deployment, span: Range) -> list[str]:
-    """Where the figures come from, most telling first."""
-    fitted = dict.fromkeys(
-        f"{constant.status}: {constant.source}"
-        for _, constant in deployment.constants.items()
-        if constant.source
-    )
-    told = sorted(fitted, key=lambda text: not text.startswith("fitted"))
-    if deployment.calibration is not None:
-        told = [*deployment.calibration.sources, *told]
-    shape = [f"model: {deployment.model.source}", f"hardware: {deployment.hardware.source}"]
-    return [*span.reasons, *told, *shape]

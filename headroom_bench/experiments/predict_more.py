@@ -16,7 +16,6 @@ from headroom_bench.experiments.predict import (
     MOST,
     Question,
     first_token_s,
-    lengths,
     predict,
     pricer_of,
 )
@@ -128,7 +127,7 @@ def _changes(question: Question) -> Iterable[tuple[str, Callable[[], dict[str, A
         yield f"quantization {smaller}", with_values(quant=smaller)
     if question.kv_k == "f16":
         yield "KV cache in q8_0", with_values(kv_k="q8_0", kv_v="q8_0")
-    prompt, context = lengths(question)
+    prompt, context = question.lengths
     if context >= 2:
         yield f"context {context // 2:,}", with_values(context=context // 2, prompt=prompt)
     if deployment.ubatch < 2048 and deployment.runtime.id in LAYER_SPLIT:
