@@ -56,8 +56,9 @@ def people(document: dict[str, Any]) -> int:
 # --- what the documents say ---------------------------------------------------------------------
 
 
-def test_voice_prefers_a_small_direct_model_to_a_larger_one_that_reasons() -> None:
-    voice = alone(replace(load_persona("voice-command"), think_s=Distribution.fixed(10)))
+@pytest.mark.parametrize("mission", ["voice-command", "voice-question"])
+def test_voice_prefers_a_small_direct_model_to_a_larger_one_that_reasons(mission: str) -> None:
+    voice = alone(replace(load_persona(mission), think_s=Distribution.fixed(10)))
     small, large = (
         target(model="Qwen3 4B Instruct 2507"),
         target(model="gpt-oss 20B", quant="MXFP4"),
@@ -95,16 +96,18 @@ def test_the_redline_falls_as_the_context_grows() -> None:
     where = target(slots=4, ctx=4 * 24_000)
     office = replace(load_persona("office-chat"), think_s=Distribution.fixed(20))
 
-    def with_document(tokens: int) -> int:
+    def with_document(tokens: int) -> dict[str, Any]:
         segments = tuple(
             replace(plan, tokens=Distribution.fixed(tokens)) if plan.name == "document" else plan
             for plan in office.segments
         )
         crowd = alone(replace(office, segments=segments))
-        return people(found(where, crowd, repeats=1))
+        return found(where, crowd, repeats=1)
 
-    redlines = [with_document(tokens) for tokens in (500, 4_000, 12_000)]
+    documents = [with_document(tokens) for tokens in (500, 4_000, 12_000)]
+    redlines = list(map(people, documents))
     assert redlines[0] > redlines[1] > redlines[2] > 0
+    assert "waited longest for their prompt to be read" in documents[2]["broke"]["evidence"]
 
 
 def test_people_who_give_up_show() -> None:

@@ -79,6 +79,25 @@ def test_one_lost_group_without_doubt_is_enough() -> None:
     assert ruling_on({"a": group(60, 0, name="a"), "b": close}, targets).doubt > LIKELY
 
 
+def test_of_several_lost_groups_the_surest_counts() -> None:
+    targets = {"a": Wanted(), "b": Wanted()}
+    sure, close = group(60, 30, name="a"), group(60, 5, name="b")
+    assert ruling_on({"a": close, "b": close}, targets).doubt > SURE
+    assert ruling_on({"a": sure, "b": close}, targets).doubt < SURE
+    thin = group(5, 5, name="b")
+    assert ruling_on({"a": sure, "b": thin}, targets).judged
+    assert not ruling_on({"b": thin}, {"b": Wanted()}).judged
+
+
+def test_doubts_about_several_groups_add_up() -> None:
+    one = ruling_on({"a": group(80, 2)}, {"a": Wanted()}).doubt
+    both = ruling_on(
+        {"a": group(80, 2), "b": group(80, 2)}, {"a": Wanted(), "b": Wanted()}
+    ).doubt  # fmt: skip
+    assert 0 < one < 0.5
+    assert both == pytest.approx(2 * one)
+
+
 def test_few_turns_well_inside_leave_no_doubt_but_are_no_verdict() -> None:
     said = ruling_on({"g": group(6, 0, used_p95=0.4)}, {"g": Wanted()})
     assert (said.passes, said.doubt, said.judged) == (True, 0.0, False)
@@ -97,3 +116,18 @@ def test_seconds_to_judge() -> None:
     assert seconds_to_judge({"g": group(5, 0)}, targets, 1000.0) == pytest.approx(3750.0)
     assert seconds_to_judge({"g": group(0, 0)}, targets, 1000.0) == 1000.0
     assert seconds_to_judge({"g": group(20, 0)}, targets, 1000.0) == 0.0
+
+
+def test_a_pass_waits_for_the_rarest_group_and_a_failure_for_the_one_that_shows_it_first() -> None:
+    targets = {"often": Wanted(), "rare": Wanted()}
+
+    def needed_s(*unmet: int) -> float:
+        groups = {
+            "often": group(10, unmet[0], name="often"),
+            "rare": group(5, unmet[1], name="rare"),
+        }
+        return seconds_to_judge(groups, targets, 1000.0)
+
+    assert needed_s(0, 0) == pytest.approx(3750.0)
+    assert needed_s(10, 5) == pytest.approx(1250.0)
+    assert needed_s(0, 5) == pytest.approx(3750.0)

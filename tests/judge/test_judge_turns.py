@@ -52,6 +52,11 @@ def test_a_failed_round_fails_the_turn_however_good_the_others() -> None:
     assert (turn.failed, turn.met, turn.rounds) == (True, False, 2)
 
 
+def test_an_answer_that_broke_off_is_unmet_however_soon_it_began() -> None:
+    turn = one(failed("reset", ttft_s=0.5, ttfv_s=0.6, e2e_s=1.0))
+    assert (turn.failed, turn.met, turn.wait_s, turn.used) == (True, False, None, None)
+
+
 def test_an_answer_that_showed_nothing_is_unmet() -> None:
     turn = one(record(ttfv_s=None))
     assert (turn.failed, turn.met, turn.used) == (False, False, None)
