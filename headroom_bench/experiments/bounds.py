@@ -24,15 +24,16 @@ def time_spent(records: Sequence[RequestRecord], roofline: Roofline) -> Spent:
     """The server's time in passes bound by bandwidth, compute or overhead, by the model.
 
     Every answer's prefill is priced as one chunk at its depth, and its decoding as a pass of as
-    many sequences as were in flight when it was sent, all at its context: enough to tell what
-    bound a run, whichever world its records come from.
+    many sequences as were in flight when it was sent (of them as many as the server works on at a
+    time), all at its context: enough to tell what bound a run, whichever world its records come
+    from. Times are the server's own, else what the client saw of the writing and the model's of the
+    reading, which for a client is hidden in the queue.
     """
     seconds: dict[str, dict[str, float]] = {"prefill": {}, "decode": {}}
     known = usable(records)
     for record in known[:: -(-len(known) // MOST_PRICED) or 1]:
-        for batch, spent_s in _phases(record, roofline.window):
-            by_bound = seconds["prefill" if batch.chunks else "decode"]
-            bound = roofline.breakdown(batch).bound
+        for phase, bound, spent_s in _phases(record, roofline):
+            by_bound = seconds[phase]
             by_bound[bound] = by_bound.get(bound, 0.0) + spent_s
     return seconds
 
@@ -56,19 +57,27 @@ def bound_by_phase(spent: Spent) -> dict[str, str]:
     }
 
 
-def _phases(record: RequestRecord, window: int | None) -> list[tuple[Batch, float]]:
-    """The two phases of an answer as batches, each with the server's time that it took up."""
+def _phases(record: RequestRecord, roofline: Roofline) -> list[tuple[str, str, float]]:
+    """The two phases of an answer, each with what bounds it and the server's time that it took."""
     phases = []
     prompt, cached = record.prompt_tokens, record.cached_tokens or 0
-    prefill_s = record.server_prefill_s if record.server_prefill_s is not None else record.ttft_s
-    if prompt is not None and prefill_s and prompt > cached:
-        phases.append((Batch(0, 0, 0, 0, (Chunk(prompt - cached, cached),)), prefill_s))
-    if record.tpot_s and record.completion_tokens and prompt is not None:
-        n = max(1, record.concurrent_at_start or 1)
-        context = prompt + record.completion_tokens // 2
-        inside = context if window is None else min(context, window)
+    if prompt is None:
+        return []
+    if prompt > cached and record.ttft_s is not None:
+        cost = roofline.breakdown(Batch(0, 0, 0, 0, (Chunk(prompt - cached, cached),)))
+        told_s = record.server_prefill_s
+        spent_s = min(record.ttft_s, cost.total_s) if told_s is None else told_s
+        phases.append(("prefill", cost.bound, spent_s))
+    tokens = (record.completion_tokens or 0) - 1  # the first comes out of the prompt's last pass
+    if tokens > 0:
+        n = min(max(1, record.concurrent_at_start or 1), roofline.deployment.slots)
+        context = prompt + tokens // 2
+        inside = context if roofline.window is None else min(context, roofline.window)
         batch = Batch(n, n * context, n * inside, n if inside == context else 0)
-        phases.append((batch, record.tpot_s * record.completion_tokens / n))
+        cost = roofline.breakdown(batch)
+        seen_s = tokens * (record.tpot_s or cost.total_s)
+        spent_s = seen_s if record.server_decode_s is None else record.server_decode_s
+        phases.append(("decode", cost.bound, spent_s / n))
     return phases
 
 
