@@ -34,6 +34,17 @@ def _room(deployment: Deployment, server: ServerSpec | None) -> str:
     return f"up to {design.parallel} sequences of {design.ctx:,} tokens{together}"
 
 
+def beyond_training(deployment: Deployment, longest_tokens: int) -> str | None:
+    """What is wrong with a context of so many tokens; None where nothing is."""
+    trained = deployment.model.max_context
+    if not trained or longest_tokens <= trained:
+        return None
+    return (
+        f"contexts of {longest_tokens:,} tokens are beyond the model's own of {trained:,}: "
+        "servers refuse or cut them, unless told otherwise, and what is written there is bad"
+    )
+
+
 def memory_complaint(deployment: Deployment, server: ServerSpec | None) -> str | None:
     """Why the box cannot hold what it is said to run; None where it can."""
     why = why_it_does_not_fit(deployment, server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench import __version__
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.errors import UserError
-from headroom_bench.experiments.box_words import in_words, memory_complaint
+from headroom_bench.experiments.box_words import beyond_training, in_words, memory_complaint
 from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import predict_crowd
@@ -20,6 +21,7 @@ from headroom_bench.experiments.too_few import too_few
 from headroom_bench.experiments.warm_up import left_nothing
 from headroom_bench.judge.causes import limit_row
 from headroom_bench.judge.turns import turns_of
+from headroom_bench.records import RequestRecord
 from headroom_bench.report.summary import Window, WorldOutcome, build_summary
 from headroom_bench.results.run_folder import RunFolder
 from headroom_bench.roofline.weights import unlike_any_file
@@ -138,11 +140,17 @@ def _warnings(deployment: Deployment, target: Target, outcome: WorldOutcome) -> 
     complaints = (
         memory_complaint(deployment, target.server),
         unlike_any_file(deployment.model, deployment.quant),
+        beyond_training(deployment, _longest_context(outcome.records)),
     )
     told = [complaint for complaint in complaints if complaint is not None]
     if outcome.records and not any(record.ok for record in outcome.records):
         told.append("no request succeeded")
     return told
+
+
+def _longest_context(records: Sequence[RequestRecord]) -> int:
+    lengths = ((r.prompt_tokens or 0) + (r.completion_tokens or 0) for r in records if r.ok)
+    return max(lengths, default=0)
 
 
 def _manifest(options: SimulateOptions, crowd: Crowd, deployment: Deployment) -> dict[str, Any]:

@@ -275,3 +275,14 @@ def test_what_a_disk_cannot_hold_is_shown_all_the_same(
     told = capsys.readouterr()
     assert json.loads(told.out)["requests"] == 3
     assert told.err.splitlines()[-1].endswith("No space left on device")
+
+
+@pytest.mark.parametrize(("prompt", "told"), [("60k", True), ("30k", False)])
+def test_contexts_that_a_model_does_not_have_are_told(
+    prompt: str, told: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    box = ("--hardware", "dgx-spark", "--model", "qwen3-8b", "--quant", "Q8_0", "--slots", "1")
+    who = ("--ctx", "100k", "--users", "1", "--prompt-tokens", prompt, "--output-tokens", "20")
+    summary, _ = answer(capsys, tmp_path, *box, *who)
+    words = f"contexts of {int(prompt[:2])},020 tokens are beyond the model's own of 40,960"
+    assert any(line.startswith(words) for line in summary["warnings"]) == told
