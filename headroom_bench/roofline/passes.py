@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headroom_bench.roofline.coefficients import coefficients, host_copy_s
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.drafting import Drafter, drafter_of
+from headroom_bench.roofline.drafting import DraftCost, Drafter, drafter_of
 from headroom_bench.roofline.iteration import (
     decode_seconds,
     decode_table,
@@ -28,7 +28,7 @@ _Row = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """Where a pass's time goes."""
+    """Where a pass's time goes, with the drafting before it."""
 
     t_weights_s: float
     t_kv_s: float
@@ -37,7 +37,7 @@ class PassCost:
     t_host_s: float
     """Weights that lie in host memory."""
     t_overhead_s: float
-    """Fixed overhead, launches, sorting tokens by expert, links, drafts."""
+    """Fixed overhead, launches, sorting tokens by expert, links, handing prompts to drafters."""
     total_s: float
     """At most the sum of the five: some of it overlaps, by runtime."""
     weight_bytes: float
@@ -65,6 +65,15 @@ class PassCost:
     def bytes_read(self) -> float:
         """Weights, cache and state."""
         return self.weight_bytes + self.kv_bytes
+
+
+_NO_DRAFT = DraftCost(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def _drafting_of(batch: Batch) -> tuple[int, float]:
+    """Sequences that are drafted for, and their mean context."""
+    many = max(batch.decodes, 1)
+    return many, batch.kv_tokens / many
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +154,13 @@ class Roofline:
     def breakdown(self, batch: Batch) -> PassCost:
         """The same pass by what takes the time, with bytes and FLOPs."""
         pieces = list(self._pieces(batch))
-        beside = self._beside_s(batch)
-        weights = sum(piece.weights_s for piece in pieces)
-        kv = sum(piece.kv_s for piece in pieces)
-        compute = sum(piece.compute_s for piece in pieces)
+        beside, times, draft = self._beside_s(batch), batch.draft_passes, self._drafted(batch)
+        weights = sum(piece.weights_s for piece in pieces) + times * draft.weights_s
+        kv = sum(piece.kv_s for piece in pieces) + times * draft.kv_s
+        compute = sum(piece.compute_s for piece in pieces) + times * draft.compute_s
         host = sum(piece.host_s for piece in pieces)
-        fixed = sum(piece.fixed_s for piece in pieces) - host + beside
+        drafted = times * (draft.weights_s + draft.kv_s + draft.compute_s)
+        fixed = sum(piece.fixed_s for piece in pieces) - host + max(0.0, beside - drafted)
         stored, cache = self.deployment.weights(), self.deployment.kv()
         params = self.deployment.model.params()
         pair, window_pair = self.deployment.model.attention_flops_per_pair()
@@ -162,13 +172,14 @@ class Roofline:
             t_host_s=host,
             t_overhead_s=fixed,
             total_s=sum(self._piece_s(piece) for piece in pieces) + beside,
-            weight_bytes=sum(stored.always_read + expert_bytes * p.woken for p in pieces),
-            kv_bytes=sum(
+            weight_bytes=times * draft.weight_bytes
+            + sum(stored.always_read + expert_bytes * p.woken for p in pieces),
+            kv_bytes=times * draft.kv_bytes + sum(
                 cache.full_read * p.cached + cache.window_read * p.inside
                 + 2 * cache.state * p.states
                 for p in pieces
             ),
-            flops=sum(
+            flops=times * draft.flops + sum(
                 2 * (params.body_active * p.tokens + params.output * p.outputs)
                 + pair * p.pairs + window_pair * p.window_pairs
                 for p in pieces
@@ -232,11 +243,16 @@ class Roofline:
         """What comes before a pass: drafting, and caches copied from or to host memory."""
         spent = batch.moved_tokens * host_copy_s(self.deployment) if batch.moved_tokens else 0.0
         if batch.draft_passes and self._drafter:
-            context = batch.kv_tokens / max(batch.decodes, 1)
-            spent += batch.draft_passes * self._drafter.pass_s(max(batch.decodes, 1), context)
+            spent += batch.draft_passes * self._drafter.pass_s(*_drafting_of(batch))
         if batch.chunks and self._drafter:
             spent += self._drafter.read_s(batch.chunks)
         return spent
+
+    def _drafted(self, batch: Batch) -> DraftCost:
+        """One drafting pass before this one."""
+        if not batch.draft_passes or self._drafter is None:
+            return _NO_DRAFT
+        return self._drafter.cost(*_drafting_of(batch))
 
     def _pieces(self, batch: Batch) -> Iterator[_Piece]:
         """The runs over the weights that a pass takes: decoding tokens ride with the first.

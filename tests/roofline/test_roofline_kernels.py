@@ -135,6 +135,26 @@ def test_a_model_that_drafts_for_itself_costs_whole_passes_of_it() -> None:
     assert loaded_gb(itself) == pytest.approx(2 * loaded_gb(plain))
 
 
+@pytest.mark.parametrize(
+    ("model", "draft"), [("qwen3-8b", "qwen3-0.6b"), ("Gemma 4 26B-A4B", "mtp")]
+)
+def test_what_drafting_reads_is_read_and_is_no_overhead(model: str, draft: str) -> None:
+    quant = "Q4_K_M" if draft != "mtp" else "Q4_0"
+    plain = Roofline(served(model, quant=quant))
+    drafting = Roofline(served(model, quant=quant, draft=draft))
+    verifying = Batch(1, 3000, 1024, 0, verify=4)
+    told = drafting.breakdown(Batch(1, 3000, 1024, 0, verify=4, draft_passes=4))
+    alone = plain.breakdown(verifying)
+    drafted_s = told.total_s - alone.total_s
+    read_s = told.seconds["bandwidth"] - alone.seconds["bandwidth"]
+    assert 0.5 * drafted_s < read_s < drafted_s
+    rate = plain.deployment.hardware.bandwidth_gb_s * 1e9
+    assert 0.5 < (told.bytes_read - alone.bytes_read) / read_s / rate < 1.0
+    rest_s = told.seconds["overhead"] - alone.seconds["overhead"]
+    assert 0 <= rest_s < 0.5 * drafted_s
+    assert told.flops > alone.flops
+
+
 def test_drafting_pays_for_one_user_and_not_for_many() -> None:
     # Strix Halo, Gemma 4 MTP, acceptance 0.74: x1.42, 1.21, 0.69, 0.75 at 1, 2, 4, 8 users.
     drafting = Roofline(served("Gemma 4 26B-A4B", STRIX, quant="UD-Q4_K_XL", draft="mtp"))
