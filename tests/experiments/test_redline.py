@@ -235,6 +235,18 @@ def test_a_probe_is_judged_as_a_simulation_is() -> None:
     assert judge(trial.turns, personas, probed.load)[0] == word
 
 
+def test_what_the_warm_up_brought_is_not_judged() -> None:
+    options = RedlineOptions(target(), crowd_of(["chat-reader:1"], 1), most=1)
+
+    def probe(crowd: Crowd, duration_s: float) -> Probed:
+        early = [replace(late, started_at_s=299.0) for late in records_that(0.0)]
+        return Probed([*early, *records_that(1.0)], Load(), duration_s)
+
+    document = search(options, options.crowd, probe, None, lambda trial, word: None)
+    assert document["redline"] == {"passes": 1, "fails": None, "unjudged": []}
+    assert document["curve"][0]["requests"] == 2 * 200
+
+
 def test_what_does_not_fit_serves_nobody() -> None:
     document = found(target(model="Llama 3.1 405B"), load_crowd("household"))
     assert document["redline"] == {"passes": None, "fails": 5, "unjudged": []}

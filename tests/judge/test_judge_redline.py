@@ -123,6 +123,31 @@ def test_seeds_that_are_harsh_to_all_sizes_alike_do_not_make_it_creep() -> None:
     assert sum(map(len, found.trials.values())) < 80
 
 
+def test_the_way_back_from_a_lucky_size_is_short() -> None:
+    """The first trials pass up to 1000, all others up to 20: the search goes back over sizes that
+    it has probed, not over every one between."""
+
+    def probe(size: int, made: Sequence[float]) -> float:
+        return float(size <= 20) if made else 0.55 if size <= 1000 else 0.0
+
+    found = find_redline(probe, shares, Limits(1, 4096, 2, 6))
+    assert (found.passes, found.fails) == (20, 21)
+    assert len(found.trials) < 25
+
+
+def test_an_end_is_probed_until_it_is_judged() -> None:
+    def ruling(trials: Sequence[bool]) -> Ruling:
+        return Ruling(trials[-1], 0.0, judged=len(trials) >= 7)
+
+    found = find_redline(lambda size, _: size <= 5, ruling, Limits(1, 100, 2, 3, 8))
+    assert {size: len(trials) for size, trials in found.trials.items() if len(trials) > 1} == {
+        5: 7,
+        6: 7,
+    }
+    short = find_redline(lambda size, _: size <= 5, ruling, Limits(1, 100, 2, 3, 0))
+    assert max(map(len, short.trials.values())) == 3
+
+
 @given(st.integers(0, 2**32), st.integers(5, 60))
 def test_noise_ends_in_a_bracket_whose_ends_hold(seed: int, edge: int) -> None:
     rng = random.Random(seed)
@@ -182,6 +207,13 @@ def test_a_larger_crowd_may_cost_as_many_probes_as_it_needs() -> None:
     small, large = Effort(400.0, 64, 10.0), Effort(400.0, 4096, 10.0)
     assert dear(1000, small)[0].narrow
     assert not dear(1000, large)[0].narrow
+
+
+def test_effort_is_a_sum_for_few_people_and_some_probes_for_more() -> None:
+    effort = Effort(400.0, 64, 10.0)
+    assert effort.of(64, 100.0) == 400.0
+    assert effort.of(65, 100.0) == 1000.0
+    assert effort.of(65, 30.0) == 400.0, "and never less"
 
 
 def test_more_effort_is_more_of_each() -> None:
