@@ -77,10 +77,17 @@ def with_room(deployment: Deployment, told: ServerSpec) -> Deployment:
         design = design_of(deployment, told)
     except UserError:  # whoever makes a box of it will hear why
         return deployment
+    return with_room_of(deployment, design)
+
+
+def with_room_of(deployment: Deployment, design: BoxDesign) -> Deployment:
+    """The deployment with the sequences and the cache of a design."""
     slots, ctx = design.parallel, design.ctx
-    beside = deployment.draft_model
-    drafter = replace(beside, slots=slots, ctx=ctx) if beside else deployment.drafter
-    return replace(deployment, slots=slots, ctx=ctx, drafter=drafter)
+    pool = design.pool_tokens if design.memory == "unified_slots" else None  # pages fit by design
+    beside, drafter = deployment.draft_model, deployment.drafter
+    if beside is not None:
+        drafter = replace(beside, slots=slots, ctx=ctx, pool_tokens=pool)
+    return replace(deployment, slots=slots, ctx=ctx, pool_tokens=pool, drafter=drafter)
 
 
 def context_of_each(runtime: Runtime, told: ServerSpec, ctx: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headroom_bench.box import BoxDesign, typical_speculation
-from headroom_bench.designs import design_of
+from headroom_bench.designs import design_of, with_room_of
 from headroom_bench.errors import UserError
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.target import MOST_DRAFTED_TOKENS, RUNTIMES, ServerSpec
@@ -47,7 +47,7 @@ def box_of(options: MockOptions) -> tuple[Deployment, BoxDesign]:
         design = _as_told(design, options)
     except ValueError as why:
         raise UserError(f"a server of that kind cannot be: {why}") from None
-    return replace(deployment, slots=design.parallel, ctx=design.ctx), design
+    return with_room_of(deployment, design), design
 
 
 def room_of(design: BoxDesign) -> int:

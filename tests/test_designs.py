@@ -7,10 +7,13 @@ import dataclasses
 import pytest
 
 from headroom_bench.catalog.runtime import runtimes
-from headroom_bench.designs import design_of
+from headroom_bench.designs import design_of, with_room
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.roofline.memory import cache_gb, fit, sequence_bytes
+from headroom_bench.roofline.offload import host_share
+from headroom_bench.roofline.pricer import Batch
 from headroom_bench.target import ServerSpec
 
 
@@ -118,6 +121,40 @@ def test_a_draft_model_takes_its_share_of_the_pool() -> None:
     )
     told = ServerSpec(slots=1, ctx=8192, draft="qwen3-8b")
     assert "needs 29." in (why_it_does_not_fit(small, told) or "")
-    assert "of the other weights stay in host memory" in (why_it_does_not_fit(small, told) or "")
+    assert "32% of the weights stay in host memory" in (why_it_does_not_fit(small, told) or "")
     alone = dataclasses.replace(small, drafter=None)
     assert why_it_does_not_fit(alone, ServerSpec(slots=1, ctx=8192)) is None
+
+
+def test_slots_that_share_a_cache_hold_it_once() -> None:
+    """Llama 3.1 8B keeps 131,072 bytes a token: a pool of 131,072 is 17.2 GB, and all of it fits
+    beside 4.9 GB of weights into a card of 24 GB; four such caches would not."""
+    alone = Deployment.named(
+        model="Llama 3.1 8B", hardware="rtx-4090", quant="Q4_K_M", slots=4, ctx=131_072
+    )
+    pooled = with_room(alone, ServerSpec(slots=4, ctx=131_072, kv_unified=True))
+    assert (pooled.slots, pooled.ctx, pooled.pool_tokens) == (4, 131_072, 131_072)
+    assert cache_gb(pooled) == pytest.approx(131_072**2 / 1e9)
+    assert fit(pooled).fits
+    assert host_share(pooled).in_words == ""
+    assert cache_gb(alone) == pytest.approx(4 * 131_072**2 / 1e9)
+    assert host_share(alone).in_words == "100% of the weights"
+    split = with_room(alone, ServerSpec(slots=4, ctx=131_072, kv_unified=False))
+    assert (split.ctx, split.pool_tokens) == (32_768, None)
+    assert cache_gb(split) == pytest.approx(cache_gb(pooled))
+    batch = Batch(1, 1000, 1000, 1)
+    assert pooled.pricer().pass_s(batch) == split.pricer().pass_s(batch)
+
+
+def test_windows_are_each_sequence_s_own_in_a_shared_cache_too() -> None:
+    told = {"model": "gpt-oss-20b", "hardware": "rtx-4090", "quant": "MXFP4"}
+    one, four = (
+        with_room(
+            Deployment.named(**told, slots=slots, ctx=32_768),  # type: ignore[arg-type]
+            ServerSpec(slots=slots, ctx=32_768, kv_unified=True),
+        )
+        for slots in (1, 4)
+    )
+    each = sequence_bytes(one.kv(), 32_768, one.ubatch) - one.kv().full * 32_768
+    assert each > 0
+    assert (cache_gb(four) - cache_gb(one)) * 1e9 == pytest.approx(3 * each)

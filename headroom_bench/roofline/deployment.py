@@ -47,6 +47,8 @@ class Deployment:
     """Sequences at once."""
     ctx: int = 4096
     """Tokens of context that each sequence may use."""
+    pool_tokens: int | None = None
+    """Tokens of the one cache that they all share; None where each has its own."""
     swa_full: bool = False
     """Window layers keep and read everything (llama.cpp's flag of that name)."""
     boxes: int = 1

@@ -49,6 +49,21 @@ def kv_gb(deployment: Deployment, slots: int, ctx: int) -> float:
     return slots * _per_slot_bytes(deployment, ctx) / 1e9
 
 
+def cache_gb(deployment: Deployment) -> float:
+    """Cache of all sequences of a deployment, each with its own or all in one pool; window layers
+    and recurrent states are each sequence's own in a pool too."""
+    if deployment.pool_tokens is None:
+        return kv_gb(deployment, deployment.slots, deployment.ctx)
+    return _pool_bytes(deployment, deployment.pool_tokens) / 1e9
+
+
+def _pool_bytes(deployment: Deployment, tokens: int) -> float:
+    kv, ctx, beside = deployment.kv(), deployment.ctx, deployment.draft_model
+    own = sequence_bytes(kv, ctx, deployment.ubatch) - kv.full * ctx
+    more = _pool_bytes(beside, tokens) if beside else 0.0
+    return kv.full * tokens + deployment.slots * own + more
+
+
 def loaded_gb(deployment: Deployment) -> float:
     """Weights in memory: the model's, and those of a draft model beside it."""
     beside = deployment.draft_model
@@ -65,7 +80,7 @@ def fit(deployment: Deployment) -> Fit:
     each = kv_gb(deployment, 1, deployment.ctx)
     return Fit(
         weights_gb=weights,
-        kv_gb=kv_gb(deployment, deployment.slots, deployment.ctx),
+        kv_gb=cache_gb(deployment),
         overhead_gb=overhead,
         usable_gb=usable,
         max_context_tokens=_longest_context(deployment, free / deployment.slots),

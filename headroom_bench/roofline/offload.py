@@ -31,8 +31,10 @@ class HostShare:
 
     @property
     def in_words(self) -> str:
-        """As `67% of the experts and 3% of the other weights`; empty where nothing is there."""
-        parts = ((self.experts, "the experts"), (self.always, "the other weights"))
+        """As `67% of the experts and 3% of the other weights`, or `44% of the weights` of a model
+        without experts; empty where nothing is there."""
+        rest = "the other weights" if self.experts else "the weights"
+        parts = ((self.experts, "the experts"), (self.always, rest))
         return " and ".join(f"{share:.0%} of {what}" for share, what in parts if share)
 
 
