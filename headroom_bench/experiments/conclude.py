@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headroom_bench.errors import EXIT_INTERRUPTED, EXIT_TARGET
 from headroom_bench.experiments.beside import set_beside
+from headroom_bench.experiments.complaints import complaints, first_failures
 from headroom_bench.experiments.harness import harness_complaints
 from headroom_bench.experiments.prompt_report import prompt_notes, prompts_row
 from headroom_bench.experiments.run_state import (
@@ -23,15 +23,10 @@ from headroom_bench.experiments.too_few import too_few
 from headroom_bench.experiments.warm_up import left_nothing
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import Load
-from headroom_bench.records import RequestRecord
-from headroom_bench.redaction import redacted, shortened
+from headroom_bench.redaction import redacted
 from headroom_bench.report.summary import Window, build_summary
 from headroom_bench.results.statistics import steady
 from headroom_bench.results.throughput import totals
-from headroom_bench.units import counted
-
-_SHOWN_LETTERS = 160
-"""Of what a server said when a request failed."""
 
 
 @dataclass(slots=True)
@@ -80,8 +75,8 @@ def conclude(state: RunState) -> RunOutcome:
             *state.earlier.notes(),
             *_cut_off(state),
             *harness_complaints(harness, counting),
-            *_complaints(records),
-            *_first_failures(records),
+            *complaints(records),
+            *first_failures(records),
             *left_nothing(records, window.warmup_s),
             *prompt_notes(state.options.crowd, records),
             *cut_in_thought(records),
@@ -113,69 +108,6 @@ def _exit_code(state: RunState) -> int:
 def _cut_off(state: RunState) -> list[str]:
     count, limit_s = state.measured.cut_off, state.options.drain_s
     return [f"{count} answers were cut off {limit_s:g} s after the end (--drain)"] if count else []
-
-
-def _first_failures(records: list[RequestRecord]) -> list[str]:
-    """What was said at the first failure of each kind; what people and we ended is none."""
-    first: dict[str, RequestRecord] = {}
-    for record in records:
-        if record.error_kind is not None and record.error_kind not in ("interrupted", "abandoned"):
-            first.setdefault(record.error_kind, record)
-    return [
-        f"{kind}, first in {record.request_id}: {_in_a_line(record.error or 'no message')}"
-        for kind, record in first.items()
-    ]
-
-
-def _in_a_line(text: str) -> str:
-    return shortened(" ".join(text.split()), _SHOWN_LETTERS)
-
-
-def _complaints(records: list[RequestRecord]) -> list[str]:
-    """What the reader has to know before believing the figures."""
-    found = []
-    estimated = sum(1 for r in records if r.ok and r.tokens_source == "events")
-    if estimated:
-        answers = counted(estimated, "answer")
-        found.append(f"{answers} came without usage: tokens are counted by events")
-    buffered = sum(1 for r in records if r.ok and r.buffered)
-    if buffered:
-        found.append(
-            f"{counted(buffered, 'answer')} came all at once: something on the way buffers the "
-            "stream, and TTFT there is not a first token's"
-        )
-    if len(models := Counter(r.model or "?" for r in records if r.ok)) > 1:
-        each = ", ".join(f"{shortened(name, 80)} ({n})" for name, n in models.most_common(4))
-        found.append(f"{len(models)} models answered, and the figures mix them: {each}")
-    found += _held_back(records)
-    if any(record.error_kind == "unauthorized" for record in records):
-        found.append("the server wants an API key: name its variable with --api-key-env VAR")
-    if records and not any(record.ok for record in records):
-        found.append("no request succeeded")
-    return found
-
-
-_HELD_BACK_S, _HELD_BACK_SHARE = 0.25, 0.1
-"""An answer that came so much later than the server wrote it, as a share of its writing too."""
-
-
-def _held_back(records: list[RequestRecord]) -> list[str]:
-    """Answers that a server wrote faster, by its own clock, than they came."""
-    late_s = [
-        record.last_token_s - record.ttft_s - record.server_decode_s
-        for record in records
-        if record.ok and not record.buffered and record.server_decode_s is not None
-        and record.last_token_s is not None and record.ttft_s is not None
-        and record.last_token_s - record.ttft_s
-        > record.server_decode_s * (1 + _HELD_BACK_SHARE) + _HELD_BACK_S
-    ]  # fmt: skip
-    if not late_s:
-        return []
-    return [
-        f"{counted(len(late_s), 'answer')} came later than the server wrote them, by "
-        f"{sum(late_s) / len(late_s):.2f} s on average: the way, a proxy on it or a busy "
-        "machine held them back; decode rates are of what came"
-    ]
 
 
 def _head(state: RunState) -> dict[str, Any]:

@@ -125,9 +125,11 @@ class JournalWatch:
                 "this server answers carries no times of its own to find them by"
             )
         if not report.may_print_server_rates and asked:
+            other = self.records and all(r.gen_tokens is None for r in self.records)
+            why = " (it has none of the lines that llama.cpp writes from b9305 on)" if other else ""
             warn(
                 f"only {report.matched} of {report.requests} requests were found in the journal: "
-                "the server's own figures are not used"
+                f"the server's own figures are not used{why}"
             )
             return Load(slots=slots)
         fill_queues(self.records, requests, round_trip_s)

@@ -112,7 +112,7 @@ async def test_a_server_that_limits_rates_is_asked_again_when_it_said(tmp_path: 
     assert {row["error_kind"] for row in rows} == {"rate_limited"}
     gaps = [after["sent_s"] - before["end_s"] for before, after in itertools.pairwise(rows)]
     assert gaps
-    assert all(gap >= 2 for gap in gaps)
+    assert all(gap > 1.99 for gap in gaps), gaps  # event loops tell time in milliseconds
 
 
 def named(model: str) -> list[Step]:

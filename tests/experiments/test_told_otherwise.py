@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
-from run_tools import Running
 
 from headroom_bench.experiments.told_otherwise import told_otherwise
 from headroom_bench.live.probe import TargetFacts
@@ -38,17 +33,3 @@ def test_slots_that_a_server_does_not_have(told: int | None, said: int | None) -
     found = told_otherwise(target, TargetFacts("llamacpp", slots=said))
     assert found == (["the server has 2 slots, as it says itself, and not 4"] if told == 4 and said
                      else [])  # fmt: skip
-
-
-async def test_an_answer_that_the_way_holds_back_is_told(tmp_path: Path) -> None:
-    word = chunk(event(delta(content=" a")))
-    timings = {"prompt_n": 20, "prompt_ms": 5.0, "predicted_n": 3, "predicted_ms": 20.0}
-    last = chunk(event({**finish(), "timings": timings}) + event(usage(20, 3)) + DONE)
-    held_back: list[Step] = [HEAD, word, 0.5, word, 0.01, word, last, END]
-    async with raw_server(*held_back) as server:
-        words = ("run", server.url, "--users", "1", "--prompt-tokens", "20", "--output-tokens", "3")
-        running = await Running.start(*words, "--requests", "2", "--json", out=tmp_path)
-        ran = await running.ended()
-    assert ran.code == 0, ran.err
-    (told,) = [w for w in json.loads(ran.out)["warnings"] if "came later than the server" in w]
-    assert told.startswith("2 answers came later than the server wrote them, by 0.")
