@@ -107,9 +107,8 @@ def predict(question: Question) -> dict[str, Any]:
     read = read_prompt(roofline, prompt, 0)
     first_s = first_token_s(question, roofline, prompt)
     span = decode_range(roofline, batch, drafted=bool(question.draft_tokens))
-    alike = not (question.draft_tokens or question.identical or question.swa_full)
     written = read_elsewhere = None
-    if alike:
+    if _as_others_measure(question, batch, deployment):
         build = question.build
         written = published_decode(roofline, build, served, per_user * served)
         read_elsewhere = published_prefill(roofline, build, prompt, read.tokens / read.seconds)
@@ -158,6 +157,14 @@ def predict(question: Question) -> dict[str, Any]:
     }
 
 
+def _as_others_measure(question: Question, batch: Batch, deployment: Deployment) -> bool:
+    """Whether published rows are of such a case: no drafts, every user's own prompt, windows kept
+    as windows. A flag that changes nothing of this model hides none."""
+    windows_in_full = question.swa_full and deployment.model.kv().window is not None
+    alike = deployment.model.moe is not None and batch.lockstep > 0
+    return not (question.draft_tokens or alike or windows_in_full)
+
+
 def _label(span: Range, published: dict[str, Any] | None) -> str:
     """MEASURED before COMMUNITY before what the constants say."""
     return COMMUNITY if published and span.confidence != MEASURED else span.confidence
@@ -165,7 +172,8 @@ def _label(span: Range, published: dict[str, Any] | None) -> str:
 
 def _fit(question: Question, deployment: Deployment) -> Fit:
     need = fit(deployment)
-    if not question.kv_unified or deployment.slots == 1:
+    shared = question.kv_unified and deployment.runtime.has_slots
+    if not shared or deployment.slots == 1:
         return need
     alone = fit(dataclasses.replace(deployment, slots=1))
     return dataclasses.replace(need, max_context_tokens=alone.max_context_tokens)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench.catalog import find_hardware
 from headroom_bench.roofline.builds import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.constants import family_of
-from headroom_bench.roofline.memory import Fit, kv_gb
+from headroom_bench.roofline.memory import Fit, fit, kv_gb
 from headroom_bench.roofline.offload import host_share
 from headroom_bench.roofline.ranges import MEASURED, Range
 from headroom_bench.roofline.weights import unlike_any_file
@@ -31,7 +31,8 @@ def notes_on(
     return [
         *_of_figures(question, deployment, need, served),
         *_rows_against_rules(need, span, published),
-        *_useless(question, deployment),
+        *_useless(question, deployment, served),
+        *_of_a_shared_cache(question, deployment, need),
     ]
 
 
@@ -94,7 +95,7 @@ def _rows_against_rules(need: Fit, span: Range, published: dict[str, Any] | None
     return [f"{name} measured {rate:.3g} tok/s, outside of the range: the rule is wrong there"]
 
 
-def _useless(question: Question, deployment: Deployment) -> Iterator[str]:
+def _useless(question: Question, deployment: Deployment, served: int) -> Iterator[str]:
     """What the question says that changes no figure of its answer: unsaid, it would be taken to do
     so. Tables and comparisons may need it elsewhere, so it is no mistake."""
     runtime = deployment.runtime
@@ -104,10 +105,30 @@ def _useless(question: Question, deployment: Deployment) -> Iterator[str]:
         yield f"link {question.link} changes nothing: there is one box (boxes)"
     if question.build is not None and family_of(runtime.id) != "llama.cpp":
         yield f"build {question.build} changes nothing: {runtime.name} is not built on llama.cpp"
-    if question.kv_unified and not runtime.has_slots:
-        yield f"kv_unified changes nothing: {runtime.name} has no slots"
-    elif question.kv_unified and deployment.slots == 1:
+    if question.swa_full and deployment.model.kv().window is None:
+        yield f"swa_full changes nothing: {deployment.model.name} has no window layers"
+    if question.identical and deployment.model.moe is None:
+        yield f"identical changes nothing: {deployment.model.name} has no experts to share"
+    elif question.identical and served == 1:
+        yield "identical changes nothing: one user decodes (users, slots)"
+
+
+def _of_a_shared_cache(question: Question, deployment: Deployment, need: Fit) -> Iterator[str]:
+    """A server's `--ctx` would be the whole pool; `context` here is each user's own, so that many
+    users need as much in one cache as in many."""
+    if not question.kv_unified:
+        return
+    if not deployment.runtime.has_slots:
+        yield f"kv_unified changes nothing: {deployment.runtime.name} has no slots"
+    elif deployment.slots == 1:
         yield "kv_unified changes nothing: there is one slot (slots, users)"
+    else:
+        alike = need.max_context_tokens == fit(deployment).max_context_tokens
+        yield (
+            f"kv_unified changes {'nothing' if alike else 'the room of a slot alone'}: context is "
+            f"each user's own, so the cache is of {deployment.slots} x {deployment.ctx:,} tokens, "
+            f"shared or not (a server's --ctx {deployment.slots * deployment.ctx})"
+        )
 
 
 def sources_of(deployment: Deployment, span: Range) -> list[str]:

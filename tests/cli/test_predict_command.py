@@ -246,6 +246,11 @@ def test_a_grid_answers_in_row_order(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("--runtime", "vllm", "--build", "b6989"), "vLLM is not built on llama.cpp"),
         (("--runtime", "vllm", "--kv-unified", "--users", "8"), "vLLM has no slots"),
         (("--kv-unified",), "there is one slot"),
+        (("--kv-unified", "--users", "2", "--context", "4k"), "2 x 4,000 tokens, shared or not"),
+        (("--identical",), "one user decodes"),
+        (("--identical", "--users", "8", "--slots", "1"), "one user decodes"),
+        (("--model", "qwen3-8b", "--quant", "Q8_0", "--identical", "--users", "8"), "no experts"),
+        (("--model", "qwen3-8b", "--quant", "Q8_0", "--swa-full"), "no window layers"),
     ],
 )
 def test_a_flag_that_changes_nothing_is_told(
@@ -263,13 +268,49 @@ def test_a_flag_that_changes_nothing_is_told(
         ("--acceptance-rate", "0.3", "--draft", "gpt-oss-20b:4"),
         ("--link", "200gbe-roce", "--boxes", "2"),
         ("--runtime", "ollama", "--build", "b6989"),
-        ("--kv-unified", "--users", "8"),
+        ("--hardware", "rtx-4090", "--model", "Llama 3.1 8B", "--kv-unified", "--users", "8"),
+        ("--identical", "--users", "8"),
+        ("--swa-full",),
     ],
 )
 def test_one_that_changes_something_is_not(
     capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
     assert not any("changes nothing" in note for note in answer(capsys, *SPARK, *flags)["notes"])
+
+
+@pytest.mark.parametrize("runtime", ["llama.cpp", "vllm"])
+@pytest.mark.parametrize("users", ["1", "4"])
+@pytest.mark.parametrize("box", ["dgx-spark", "rtx-4090"])
+@pytest.mark.parametrize(
+    ("model", "quant"), [("gpt-oss-120b", "MXFP4"), ("Llama 3.1 8B", "Q4_K_M"), ("qwen3-8b", "FP8")]
+)
+def test_what_is_told_to_change_nothing_changes_nothing_and_no_more_is(
+    capsys: pytest.CaptureFixture[str], runtime: str, users: str, box: str, model: str, quant: str
+) -> None:
+    told = ["--hardware", box, "--model", model, "--quant", quant, "--runtime", runtime]
+    asked = ["predict", *told, "--users", users, "--context", "2k"]
+    plain = answer(capsys, *asked)
+    figures = set(plain) - {"notes", "sources", "levers"}
+    for flag in ("--kv-unified", "--swa-full", "--identical"):
+        with_it = answer(capsys, *asked, flag)
+        same = all(with_it[name] == plain[name] for name in figures)
+        assert same == any("changes nothing" in note for note in with_it["notes"]), flag
+
+
+def test_users_of_one_cache_need_as_much_as_users_of_many(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """131,072 bytes a token: four contexts of 131,072 are 68.7 GB, in one cache too; but one user
+    may have the room of all."""
+    flags = "--model", "Llama 3.1 8B", "--quant", "Q4_K_M", "--users", "4", "--context", "131072"
+    asked = ["predict", "--hardware", "rtx-4090", *flags]
+    split, shared = answer(capsys, *asked), answer(capsys, *asked, "--kv-unified")
+    assert split["fit"]["kv_gb"] == shared["fit"]["kv_gb"] == pytest.approx(4 * 131_072**2 / 1e9)
+    assert shared["fit"]["max_context_tokens"] == 131_072 > split["fit"]["max_context_tokens"]
+    (note,) = [note for note in shared["notes"] if "kv_unified" in note]
+    assert note.startswith("kv_unified changes the room of a slot alone: context is each user's own")
+    assert "4 x 131,072 tokens, shared or not (a server's --ctx 524288)" in note
 
 
 def test_a_link_is_checked_though_one_box_needs_none(capsys: pytest.CaptureFixture[str]) -> None:
