@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli import resolve
 from headroom_bench.cli.consoles import notes, page, progress_on, say_on
 from headroom_bench.cli.files import check_writable, write_text
 from headroom_bench.cli.given import refuse
@@ -109,12 +110,12 @@ def redline(
         refuse(context, {"as_json"}, "--csv - has stdout to itself")
     if not (crowd or persona):
         crowd = _DEFAULT_CROWD
-    who = flags.resolve_crowd(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
+    who = resolve.crowd_of(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
     options = search.RedlineOptions(
-        target=flags.resolve_target(
+        target=resolve.target_of(
             target, box, model=model, dialect=dialect, api_key_env=api_key_env
         ),
-        crowd=_without(who, without or []).with_prompts(flags.resolve_prompts(prompts)),
+        crowd=_without(who, without or []).with_prompts(resolve.prompts_of(prompts)),
         duration_s=parse_duration_s(duration or (_LIVE_DURATION if live else "30m"), "--duration"),
         warmup_s=parse_duration_s(warmup or (_LIVE_WARMUP if live else "5m"), "--warmup"),
         most=most,
@@ -132,7 +133,7 @@ def redline(
     if over:
         return _grid(options, over, csv, as_json)
     if live:
-        document = _live(options, out, time_scale, flags.prompts_source(prompts))
+        document = _live(options, out, time_scale, resolve.prompts_source(prompts))
     else:
         document = _simulated(options, vs or [])
     _show(document, as_json)
@@ -181,7 +182,7 @@ def _live(
         duration_s=options.duration_s,
         thinking=options.thinking,
         prompts_from=prompts_from,
-        time_scale=flags.resolve_time_scale(options.target, time_scale),
+        time_scale=resolve.time_scale_of(options.target, time_scale),
     )
     console = notes()
     say = say_on(console)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headroom_bench.cli import consoles
+from headroom_bench.cli import consoles, resolve
 from headroom_bench.cli import options as flags
 from headroom_bench.cli.consoles import progress_on, say_on
 from headroom_bench.cli.given import given, refuse
@@ -92,28 +92,28 @@ def run(
     notes = consoles.notes()
     if resume is not None:
         return _show(_resumed(context, resume, target, access.header, notes), notes, as_json)
-    chosen = flags.resolve_target(
+    chosen = resolve.target_of(
         target, box, model=model, dialect=dialect, api_key_env=api_key_env, access=access
     )
-    duration_s, max_requests, warmup_s = flags.resolve_length(length)
+    duration_s, max_requests, warmup_s = resolve.length_of(length)
     options = RunOptions(
         target=chosen,
-        crowd=flags.resolve_crowd(who).with_prompts(flags.resolve_prompts(prompts)),
+        crowd=resolve.crowd_of(who).with_prompts(resolve.prompts_of(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,
         warmup_s=warmup_s,
         journal=journal,
-        prometheus=flags.resolve_address(prometheus) if prometheus else None,
-        max_rps=None if max_rps is None else flags.positive(max_rps, "--max-rps"),
+        prometheus=resolve.address_of(prometheus) if prometheus else None,
+        max_rps=None if max_rps is None else resolve.positive(max_rps, "--max-rps"),
         force_lengths=force_lengths,
         thinking=thinking,
-        time_scale=flags.resolve_time_scale(chosen, time_scale),
-        timeouts=flags.resolve_timeouts(
+        time_scale=resolve.time_scale_of(chosen, time_scale),
+        timeouts=resolve.timeouts_of(
             connect_timeout, headers_timeout, first_token_timeout, silence_timeout, request_timeout
         ),
         drain_s=parse_duration_s(drain, "--drain"),
-        prompts_from=flags.prompts_source(prompts),
+        prompts_from=resolve.prompts_source(prompts),
     )
     if show_config:
         check_url(chosen)
@@ -149,12 +149,12 @@ def _resumed(
 
     refuse(context, context.params.keys() - _WITH_RESUME, "--resume keeps the run's own settings")
     source = load_target(target).source if "target" in given(context) else None
-    anew = flags.resolve_headers(headers)
+    anew = resolve.headers_of(headers)
 
     def up(inside: Path) -> tuple[RunOptions, RunFolder, Earlier]:
-        return take_up(inside, anew, flags.resolve_prompts, source)
+        return take_up(inside, anew, resolve.prompts_of, source)
 
-    repeats = repeats_in(path, anew, flags.resolve_prompts, source)
+    repeats = repeats_in(path, anew, resolve.prompts_of, source)
     if repeats is None:
         options, folder, earlier = up(path)
         return run_experiment(options, say_on(notes), progress_on(notes), folder, earlier)

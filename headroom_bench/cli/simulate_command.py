@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from headroom_bench.cli import options as flags
+from headroom_bench.cli import resolve
 from headroom_bench.cli.groups import grouped
 from headroom_bench.errors import EXIT_TARGET
 
@@ -33,10 +34,10 @@ def simulate(
     from headroom_bench.experiments.simulate import simulate as simulate_experiment
     from headroom_bench.report.terminal import print_summary
 
-    duration_s, max_requests, warmup_s = flags.resolve_length(length)
+    duration_s, max_requests, warmup_s = resolve.length_of(length)
     options = SimulateOptions(
-        target=flags.resolve_target(target, box, model=model),
-        crowd=flags.resolve_crowd(who).with_prompts(flags.resolve_prompts(prompts)),
+        target=resolve.target_of(target, box, model=model),
+        crowd=resolve.crowd_of(who).with_prompts(resolve.prompts_of(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,
