@@ -110,7 +110,7 @@ def redline(
         refuse(context, {"as_json"}, "--csv - has stdout to itself")
     if not (crowd or persona):
         crowd = _DEFAULT_CROWD
-    who = resolve.crowd_of(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
+    who = resolve.crowd_named(flags.CrowdFlags(crowd=crowd, persona=persona, seed=seed))
     options = search.RedlineOptions(
         target=resolve.target_of(
             target, box, model=model, dialect=dialect, api_key_env=api_key_env

@@ -139,7 +139,7 @@ def timeouts_of(
     )
 
 
-def crowd_of(who: CrowdFlags) -> Crowd:
+def crowd_named(who: CrowdFlags) -> Crowd:
     """The one crowd that the flags name; the demo where they name none.
 
     Raises:

@@ -98,7 +98,7 @@ def run(
     duration_s, max_requests, warmup_s = resolve.length_of(length)
     options = RunOptions(
         target=chosen,
-        crowd=resolve.crowd_of(who).with_prompts(resolve.prompts_of(prompts)),
+        crowd=resolve.crowd_named(who).with_prompts(resolve.prompts_of(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,

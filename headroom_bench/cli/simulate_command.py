@@ -37,7 +37,7 @@ def simulate(
     duration_s, max_requests, warmup_s = resolve.length_of(length)
     options = SimulateOptions(
         target=resolve.target_of(target, box, model=model),
-        crowd=resolve.crowd_of(who).with_prompts(resolve.prompts_of(prompts)),
+        crowd=resolve.crowd_named(who).with_prompts(resolve.prompts_of(prompts)),
         out=out,
         duration_s=duration_s,
         max_requests=max_requests,

@@ -179,7 +179,7 @@ def predict_file(
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            names = [name.strip() for name in reader.fieldnames or ()]
+            names = [_column(name) for name in reader.fieldnames or ()]
             wrong = _wrong_columns(names, defaults)
             if wrong is not None:
                 raise UserError(f"{path}, line 1: {wrong}; columns are {', '.join(COLUMNS)}")
@@ -187,12 +187,17 @@ def predict_file(
             for row in reader:
                 if None in row:
                     raise UserError(f"{path}, line {reader.line_num}: more cells than columns")
-                rows.append({name.strip(): (cell or "").strip() for name, cell in row.items()})
+                rows.append({_column(name): (cell or "").strip() for name, cell in row.items()})
     except OSError as why:
         raise UserError(f"{path}: cannot be read: {why.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as why:
         raise UserError(f"{path}: cannot be read as CSV: {why}") from None
     return [(row, _answer({**defaults, **_filled(row)})) for row in rows]
+
+
+def _column(name: str) -> str:
+    """`kv-type`, as the flag is written, for `kv_type`."""
+    return name.strip().replace("-", "_")
 
 
 def _wrong_columns(names: Sequence[str], defaults: Mapping[str, str]) -> str | None:

@@ -309,7 +309,7 @@ def test_users_of_one_cache_need_as_much_as_users_of_many(
     assert split["fit"]["kv_gb"] == shared["fit"]["kv_gb"] == pytest.approx(4 * 131_072**2 / 1e9)
     assert shared["fit"]["max_context_tokens"] == 131_072 > split["fit"]["max_context_tokens"]
     (note,) = [note for note in shared["notes"] if "kv_unified" in note]
-    assert note.startswith("kv_unified changes the room of a slot alone: context is each user's own")
+    assert note.startswith("kv_unified changes the room of a slot alone: context is each user's")
     assert "4 x 131,072 tokens, shared or not (a server's --ctx 524288)" in note
 
 
@@ -330,11 +330,26 @@ def test_flags_stand_for_a_grids_empty_cells(
     )
 
 
+def test_columns_are_named_as_the_flags_are_written_or_with_underscores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text("kv-type, acceptance-rate,draft,swa-full\nq8_0,0.5,qwen3-0.6b:4,true\n")
+    box = ["--hardware", "rtx-4090", "--model", "qwen3-8b", "--quant", "Q8_0"]
+    (row,) = answer(capsys, "predict", *box, "--grid", str(file))
+    flags = ["--kv-type", "q8_0", "--acceptance-rate", "0.5", "--draft", "qwen3-0.6b:4"]
+    alone = answer(capsys, "predict", *box, *flags, "--swa-full")
+    assert {name: alone[name] for name in row} == row
+    file.write_text(file.read_text().replace("-type", "_type").replace("-rate", "_rate"))
+    assert answer(capsys, "predict", *box, "--grid", str(file)) == [row]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("hardware,modell\na,b\n", "line 1: unknown column 'modell'"),
         ("hardware,model,hardware \na,b,c\n", "line 1: column 'hardware' stands there twice"),
+        ("hardware,model,kv-k,kv_k\n", "line 1: column 'kv_k' stands there twice"),
         ("hardware,model\na,b\na,b,c\n", "line 3: more cells than columns"),
         ("model\nx\n", "line 1: no hardware or no model"),
         ("", "line 1: no hardware or no model"),
