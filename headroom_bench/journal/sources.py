@@ -15,6 +15,8 @@ from typing import BinaryIO
 from headroom_bench.errors import UserError
 from headroom_bench.paths import typed_path
 
+LONGEST_LINE_BYTES = 2**16
+"""Of a longer one only so much is kept until its end comes: no line that tells of times is."""
 _CHUNK = 1 << 16
 _GUARD_BYTES = 256
 _KIND = re.compile(r"([a-z][a-z-]+):(.*)", re.DOTALL)
@@ -56,6 +58,8 @@ def follow_file(
 
 
 def _open(path: Path) -> BinaryIO:
+    if path.exists() and not path.is_file():  # a pipe would keep us until somebody writes into it
+        raise UserError(f"cannot read the journal {path}: it is no file; write it to one")
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
@@ -104,7 +108,8 @@ class _Tape:
     def lines(self) -> Iterator[str]:
         """The whole lines up to the present end of the file."""
         while chunk := self._next_chunk():
-            *whole, self._partial = (self._partial + chunk).split(b"\n")
+            *whole, rest = (self._partial + chunk).split(b"\n")
+            self._partial = rest[:LONGEST_LINE_BYTES]
             for line in whole:
                 yield line.removesuffix(b"\r").decode("utf-8", errors="replace")
 

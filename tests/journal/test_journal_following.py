@@ -67,6 +67,20 @@ def test_a_missing_file_or_a_folder_is_told_at_once(tmp_path, stop, name):
         assert str(path) in str(caught.value)
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, stop):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="it is no file; write it to one"):
+        follow_file(tmp_path / "pipe", from_end=True, stop=stop)
+
+
+def test_a_line_without_end_is_kept_in_part_and_the_next_one_whole(log, stop):
+    append(log, b"x" * 3_000_000 + b"\nnext\n")
+    stop.set()
+    first, second = follow_file(log, from_end=False, stop=stop)
+    assert len(first) < 200_000
+    assert second == "next"
+
+
 def test_odd_bytes_and_line_ends(log):
     log.write_bytes(b"a\r\n\xff\xfe\n\nlast without end")
     assert list(whole_lines(log)) == ["a", "��", ""]
