@@ -14,6 +14,7 @@ from headroom_bench.experiments.earlier import Earlier
 from headroom_bench.experiments.run import run
 from headroom_bench.experiments.run_options import RunOptions, as_config
 from headroom_bench.experiments.serving import check_access
+from headroom_bench.experiments.too_few import too_few
 from headroom_bench.judge.limits import limits_of, time_by_bound_in
 from headroom_bench.judge.verdict import Load
 from headroom_bench.records import RequestRecord
@@ -117,6 +118,8 @@ def _summary(folder: RunFolder, options: RunOptions, times: int) -> dict[str, An
         _harness([repeat.summary["harness"] for repeat in repeats]),
         [f"repeat {each.number}: {text}" for each in repeats for text in each.summary["warnings"]],
     )
+    duration_s = _ended_by_s(options, times, repeats)
+    summary["notes"] = too_few(options.crowd, summary, duration_s, options.warmup_s, times)
     summary["repeats"] = {
         "asked": times,
         "done": len(repeats),
@@ -127,6 +130,14 @@ def _summary(folder: RunFolder, options: RunOptions, times: int) -> dict[str, An
         },
     }
     return summary
+
+
+def _ended_by_s(options: RunOptions, times: int, repeats: Sequence[Repeat]) -> float | None:
+    """The `--duration` that ended all repeats; None where something else ended one."""
+    most = options.max_requests
+    enough = most is not None and any(len(each.measured) >= most for each in repeats)
+    whole = len(repeats) == times and all(r.summary["status"] == "complete" for r in repeats)
+    return options.duration_s if whole and not enough else None
 
 
 def _read(folder: RunFolder, times: int) -> list[Repeat]:

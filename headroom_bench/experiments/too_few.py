@@ -22,11 +22,16 @@ _TELLING_TURNS = 5
 
 
 def too_few(
-    crowd: Crowd, summary: Mapping[str, Any], duration_s: float | None, warmup_s: float
+    crowd: Crowd,
+    summary: Mapping[str, Any],
+    duration_s: float | None,
+    warmup_s: float,
+    repeats: int = 1,
 ) -> list[str]:
     """A note where people had fewer turns than a verdict needs: who, why, and which `--duration`
     should do. None where a number of requests ended the run, or where most of what is missing
-    was left out. `summary`: of the run."""
+    was left out. `summary`: of the run, or of all `repeats` of it together; `duration_s` and
+    `warmup_s` are those of each."""
     figures = summary["by_persona"]
     short = [
         name
@@ -43,14 +48,16 @@ def too_few(
     if duration_s is None or not short or crowd.prompts.sessions:
         return []
     personas = crowd.personas()
-    lived_s = summary["duration_s"] - warmup_s
+    lived_s = (summary["duration_s"] - summary["warmup_s"]) / repeats
     needed_s = warmup_s + SPARE * max(
-        _needed_s(crowd, personas[name], figures[name], lived_s) for name in short
+        _needed_s(crowd, personas[name], figures[name], lived_s, repeats) for name in short
     )
     if needed_s <= duration_s:  # something else kept them from asking: it is told elsewhere
         return []
     many = ", ".join(f"{name} {figures[name]['turns']}" for name in short)
     told = f"too few turns for a verdict, which needs {LEAST_TURNS} of each persona: {many}"
+    if repeats > 1:
+        told += f" in {repeats} repeats"
     if not summary["requests"]:
         told = f"nobody asked anything in {in_words(duration_s)}"
     why = _first_asks(crowd, short, duration_s)
@@ -70,10 +77,13 @@ def _first_asks(crowd: Crowd, names: list[str], duration_s: float) -> str:
     return f" (people come within their first think_s: here their first asks are at {when})"
 
 
-def _needed_s(crowd: Crowd, persona: Persona, figures: Mapping[str, Any], lived_s: float) -> float:
-    """Seconds in which a persona's people should have had the turns of a verdict."""
+def _needed_s(
+    crowd: Crowd, persona: Persona, figures: Mapping[str, Any], lived_s: float, repeats: int
+) -> float:
+    """Seconds, of each repeat, in which a persona's people should have had the turns of a verdict
+    in all of them together. `lived_s`: how long each was."""
     users = [user for user in crowd.users() if user.persona.name == persona.name]
-    each = math.ceil(LEAST_TURNS / len(users))
+    each = math.ceil(LEAST_TURNS / (len(users) * repeats))
     by_pauses_s = max(map(first_ask_s, users)) + each * _turn_s(persona, figures)
     if figures["turns"] < _TELLING_TURNS:
         return by_pauses_s

@@ -58,3 +58,14 @@ def test_limits_are_of_all_repeats_together(tmp_path: Path) -> None:
     assert "prompts: identical filler" in shown
     told = summary["repeats"]["between"]["ttft_p50"]
     assert f"2 repeats of 2; from one to the next: TTFT p50 s {told['mean']:.3f} ± " in shown
+
+
+def test_repeats_that_are_too_short_say_how_long_each_should_be(tmp_path: Path) -> None:
+    words = ("run", "--persona", "chat-reader:2", "--duration", "1s", "--repeat", "2", "--json")
+    summary = json.loads(headroom(*words, out=tmp_path).out)
+    assert summary["by_persona"]["chat-reader"]["verdict"] == "not enough data"
+    (note,) = summary["notes"]
+    assert note.startswith("nobody asked anything in 1 s (people come within")
+    page = io.StringIO()
+    print_summary(summary, Console(file=page, width=300, color_system=None))
+    assert f"note: {note}" in page.getvalue()

@@ -71,7 +71,8 @@ def figures(**changes: Any) -> dict[str, Any]:
         "left_out": 0,
         "turn_s": {"mean": 1.0},
     }
-    return {"requests": 9, "duration_s": 30.0, "by_persona": {"chat-reader": row | changes}}
+    told = {"requests": 9, "duration_s": 30.0, "warmup_s": 0.0}
+    return told | {"by_persona": {"chat-reader": row | changes}}
 
 
 def test_nothing_is_said_where_something_else_was_the_cause() -> None:
@@ -85,14 +86,28 @@ def test_nothing_is_said_where_something_else_was_the_cause() -> None:
     assert too_few(crowd, long, 9000.0, 0.0) == [], "they had the time"
 
 
-def test_a_warm_up_counts_on_top() -> None:
-    def named_s(note: str) -> float:
-        found = re.search(r"--duration (\d+)([ms])", note)
-        assert found is not None
-        return float(found[1]) * (60 if found[2] == "m" else 1)
+def named_s(note: str) -> float:
+    found = re.search(r"--duration (\d+)([ms])", note)
+    assert found is not None
+    return float(found[1]) * (60 if found[2] == "m" else 1)
 
+
+def test_repeats_need_a_shorter_duration_each() -> None:
+    """Four windows of 30 s with 8 turns in all: each should last as long as one with 2 of 5."""
+    crowd = crowd_of(["chat-reader:3"], 1)
+    pooled = figures(turns=8) | {"duration_s": 120.0}
+    (four,) = too_few(crowd, pooled, 30.0, 0.0, repeats=4)
+    assert four.startswith(
+        "too few turns for a verdict, which needs 20 of each persona: chat-reader 8 in 4 repeats"
+    )
+    (one,) = too_few(crowd, figures(turns=8), 30.0, 0.0)
+    assert 75 <= named_s(four) < named_s(one), "1.5 x 30 s x 20 / 8 are 112 s"
+
+
+def test_a_warm_up_counts_on_top() -> None:
     crowd = load_crowd("demo")
     demo = {name: figures()["by_persona"]["chat-reader"] for name in crowd.personas()}
     told = figures() | {"by_persona": demo}
-    (without,), (with_warmup,) = (too_few(crowd, told, 30.0, s) for s in (0.0, 600.0))
+    late = told | {"duration_s": 630.0, "warmup_s": 600.0}
+    (without,), (with_warmup,) = too_few(crowd, told, 30.0, 0.0), too_few(crowd, late, 30.0, 600.0)
     assert named_s(with_warmup) == pytest.approx(named_s(without) + 600, abs=60)
