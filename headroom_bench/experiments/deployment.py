@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headroom_bench.box import Box
 from headroom_bench.designs import LLAMA_CPP_SLOTS, context_of_all, design_of, with_room
-from headroom_bench.errors import UserError
+from headroom_bench.errors import UserError, unknown_name
 from headroom_bench.target import ServerSpec, Target, draft_of
 from headroom_bench.toml_table import Check
 
@@ -79,8 +79,20 @@ def check_names(target: Target) -> None:
         name = target.link if field == "link" else getattr(server, field)
         if name is not None:
             check(name)
+    if server.backend is not None:
+        _check_backend(target, server.backend)
     if server.model is not None and not missing_for_prediction(server, target.model):
         deployment_of(target)
+
+
+def _check_backend(target: Target, asked: str) -> None:
+    from headroom_bench.catalog import find_hardware, find_runtime
+    from headroom_bench.roofline.backends import BACKENDS, backend_of
+
+    if target.server.hardware is not None:
+        backend_of(find_hardware(target.server.hardware), find_runtime(target.runtime), asked)
+    elif asked not in BACKENDS:
+        raise unknown_name("backend", asked, BACKENDS)
 
 
 def named_way_s(target: Target) -> float:

@@ -149,6 +149,7 @@ async def _serve_and_measure(state: RunState) -> None:
         task.cancel()
 
     state.interrupt.on_first(abandon_set_up)
+    state.interrupt.on_second = lambda: _give_up(state, None)
     options = state.options
     try:
         async with serving(
@@ -183,10 +184,13 @@ async def _serve_and_measure(state: RunState) -> None:
             raise
 
 
-def _give_up(state: RunState, server: ManagedServer) -> None:
-    """Ctrl-C for the second time, in the signal handler: nothing is waited for."""
-    server.kill()
+def _give_up(state: RunState, server: ManagedServer | None) -> None:
+    """Ctrl-C for the second time, in the signal handler: nothing is waited for. `server`: one that
+    the run started."""
+    if server is not None:
+        server.kill()
     state.folder.write_manifest(manifest(state, "interrupted"))
+    state.say(f"ended at once; to go on: headroom-bench run --resume {state.folder.path}")
 
 
 async def _ask_for_slip(state: RunState, access: Access) -> None:

@@ -98,6 +98,8 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("run", "mock", "--dialect", "sglang", "--kv-split"), "SGLang has no slots: leave out"),
         (("redline", "mock", "--runtime", "mlx", "--kv-unified"), "has no slots: leave out"),
         (("simulate", "http://127.0.0.1:1"), "give --hardware, --quant, --model"),
+        (("run", "http://127.0.0.1:1", "--backend", "x"), "unknown backend 'x'"),
+        (("run", "http://127.0.0.1:1", "--hardware", "rtx-4090", "--backend", "metal"), "metal"),
         (("fetch-model", "smollm3"), "unknown small model 'smollm3'"),
         (("run", "mock", "--journal", ""), "--journal is followed by an empty one: leave it out"),
         (("predict", "--hardware=", "--model", "gpt-oss-20b"), "--hardware is empty: leave it out"),

@@ -351,6 +351,19 @@ async def test_headers_must_be_given_again(crowd: str, tmp_path: Path) -> None:
     assert all(b"X-Key: planted-value" in request for request in sent)
 
 
+async def test_two_signals_end_it_at_once_and_say_how_to_go_on(crowd: str, tmp_path: Path) -> None:
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, "--crowd", crowd, "--duration", "60s")
+        running = await Running.start(*words, out=tmp_path / "out")
+        run = await running.until_rows(6)
+        running.process.send_signal(signal.SIGINT)
+        running.process.send_signal(signal.SIGTERM)
+        ran = await running.ended(within_s=20)
+    assert ran.code == 4, ran.err
+    assert f"headroom-bench run --resume {run}" in ran.err
+    assert read_manifest(run)["status"] == "interrupted"
+
+
 async def test_another_model_is_another_target(crowd: str, tmp_path: Path) -> None:
     async with raw_server(*ANSWER) as server:
         run = await stopped(server.url, crowd, tmp_path / "out", signal.SIGINT)
