@@ -83,6 +83,7 @@ def with_access(target: Target, access: AccessFlags) -> Target:
     Raises:
         UserError: a value that makes no sense; what may hold a key is not shown.
     """
+    _check_trust(target, access)
     given = _headers(access.header)
     fields: dict[str, Any] = {} if access.proxy is None else proxy_fields(access.proxy)
     return replace(
@@ -93,6 +94,16 @@ def with_access(target: Target, access: AccessFlags) -> Target:
         insecure=access.insecure or target.insecure,
         **fields,
     )
+
+
+def _check_trust(target: Target, access: AccessFlags) -> None:
+    """Raises `UserError` for flags of trust that trust nobody, or everybody."""
+    if access.ca_file is not None and access.insecure:
+        raise UserError("--ca-file says whom to trust and --insecure trusts anybody: leave one out")
+    proxy = access.proxy or target.proxy or ""
+    tls = target.url.startswith("https:") or proxy.startswith(("https:", "env"))
+    if (access.ca_file is not None or access.insecure) and not tls:
+        raise UserError("--ca-file and --insecure are for https targets, which this one is not")
 
 
 def headers_of(headers: list[str] | None) -> dict[str, str]:

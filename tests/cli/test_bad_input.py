@@ -52,6 +52,9 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("run", "ftp://127.0.0.1/"), "is not a URL; write http://HOST:PORT"),
         (("run", "ftp://127.0.0.1/", "--show-config"), "is not a URL; write http://HOST:PORT"),
         (("run", "http://127.0.0.1:99999"), "has no valid port"),
+        (("run", "http://127.0.0.1:1", "--ca-file", "c.pem"), "are for https targets"),
+        (("run", "http://127.0.0.1:1", "--insecure"), "are for https targets"),
+        (("run", "https://127.0.0.1:1", "--insecure", "--ca-file", "c.pem"), "leave one out"),
         (("run", "http://127.0.0.1:0"), "has port 0, where nothing can be reached"),
         (("run", "http://xn--a:1"), "holds letters that a URL cannot"),
         *(
