@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headroom_bench.judge.turns import TargetLike, Turn
 from headroom_bench.judge.verdict import LEAST_TURNS, GroupVerdict, Load, is_lost, misses
@@ -34,7 +34,8 @@ def what_broke(
     bound_by_phase: Mapping[str, str],
     on_radio: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Rows `{limit, share, evidence}` for turns that missed their target: what took their time.
+    """Rows `{limit, share, evidence, modelled}` for turns that missed their target: what took their
+    time.
 
     Shares are of `unmet`. A wait in the queue is for slots where more was in flight than there are
     (or all were taken, where their number is not known), else for room in a shared cache, else for
@@ -44,10 +45,22 @@ def what_broke(
     """
     causes = Counter(_cause(turn, load, bound_by_phase, on_radio) for turn in unmet)
     rows = [
-        limit_row(limit, count / len(unmet), f"{count} of {len(unmet)} unmet turns {told}")
-        for (limit, told), count in causes.items()
+        limit_row(
+            cause.limit,
+            count / len(unmet),
+            f"{count} of {len(unmet)} unmet turns {cause.told}",
+            cause.modelled,
+        )
+        for cause, count in causes.items()
     ]
     return sorted(rows, key=lambda row: -row["share"])
+
+
+class _Cause(NamedTuple):
+    limit: str
+    told: str
+    modelled: bool = False
+    """Whether a model of the box names the limit; where the time went is the records' to say."""
 
 
 _TOLD: dict[Phase, str] = {
@@ -63,34 +76,36 @@ _TOO_SLOW = "were written too slowly to read along"
 
 def _cause(
     turn: Turn, load: Load, bound_by_phase: Mapping[str, str], on_radio: Collection[str]
-) -> tuple[str, str]:
-    """The limit, and what happened in words."""
+) -> _Cause:
     if turn.error_kind == "server_error" and load.killed:
-        return "KV", "were ended by a cache that ran out"
+        return _Cause("KV", "were ended by a cache that ran out")
     if turn.error_kind is not None:
-        return REFUSED.get(turn.error_kind, ("server", f"failed ({turn.error_kind})"))
+        return _Cause(*REFUSED.get(turn.error_kind, ("server", f"failed ({turn.error_kind})")))
     phase = turn.cause
     if phase is None:
-        return "server", "came to nothing that the device can show"
+        return _Cause("server", "came to nothing that the device can show")
     if phase == "queue":
         return _queue_cause(turn, load, bound_by_phase)
     if phase == "unexplained":
         return _unexplained_cause(turn, load)
     if phase == "network":
-        return ("radio" if turn.persona in on_radio else "network"), _TOLD[phase]
+        return _Cause("radio" if turn.persona in on_radio else "network", _TOLD[phase])
     bound = bound_by_phase.get("prefill" if phase == "prefill" else "decode")
     told = _TOO_SLOW if turn.too_slow else _TOLD[phase]
-    return bound or phase, told + (f", bound by {bound}" if bound else "")
+    if bound is None:
+        return _Cause(phase, told)
+    return _Cause(bound, f"{told}, bound by {bound}", modelled=True)
 
 
-def _queue_cause(turn: Turn, load: Load, bound_by_phase: Mapping[str, str]) -> tuple[str, str]:
+def _queue_cause(turn: Turn, load: Load, bound_by_phase: Mapping[str, str]) -> _Cause:
     told = _TOLD["queue"]
     if _slots_ran_out(turn, load):
-        return "slots", told
+        return _Cause("slots", told)
     if load.one_pool:
-        return "KV", f"{told}, with places free but no room in the cache"
+        return _Cause("KV", f"{told}, with places free but no room in the cache")
     # A place was free: what they waited for is the end of a long pass, which reads a prompt.
-    return bound_by_phase.get("prefill", "prefill"), f"{told} while others' prompts were read"
+    bound = bound_by_phase.get("prefill")
+    return _Cause(bound or "prefill", f"{told} while others' prompts were read", bound is not None)
 
 
 def _slots_ran_out(turn: Turn, load: Load) -> bool:
@@ -107,16 +122,16 @@ def is_crowded(in_flight: int | None, load: Load) -> bool | None:
     return in_flight > load.slots
 
 
-def _unexplained_cause(turn: Turn, load: Load) -> tuple[str, str]:
+def _unexplained_cause(turn: Turn, load: Load) -> _Cause:
     if is_crowded(turn.in_flight, load):
         slots = counted(load.slots or 0, "slot")
-        return "slots", f"waited longest with more in flight than the server's {slots}"
+        return _Cause("slots", f"waited longest with more in flight than the server's {slots}")
     if "prefill" not in turn.phases:
-        return (
+        return _Cause(
             "first token",
             "waited longest for their first token, of which the server tells nothing",
         )
-    return "unexplained", f"{_TOLD['unexplained']}: {UNEXPLAINED}"
+    return _Cause("unexplained", f"{_TOLD['unexplained']}: {UNEXPLAINED}")
 
 
 def first_to_break(

@@ -46,8 +46,12 @@ def limits_of(
     rows += _way([r for r in records if r.persona not in on_radio], "network")
     rows += _way([r for r in records if r.persona in on_radio], "radio")
     rows += _waiting(records, load)
+    ended = [r for r in records if r.error_kind == "context_exceeded" and r.ttft_s is not None]
     for kind, (limit, told) in REFUSED.items():
-        rows += _requests(records, limit, told, [r for r in records if r.error_kind == kind])
+        hit = [r for r in records if r.error_kind == kind and r not in ended]
+        rows += _requests(records, limit, told, hit)
+    # A prompt that is too long is refused before its first token, a long answer is cut.
+    rows += _requests(records, "KV", "were ended in their answers by a cache that ran out", ended)
     cut = [record for record in records if record.ok and record.truncated]
     rows += _requests(records, "context", "were cut because their context was full", cut)
     return sorted(rows, key=lambda row: -row["share"])

@@ -53,7 +53,7 @@ def print_summary(summary: Figures, console: Console) -> None:
         for line in _counts(ours, theirs):
             console.print(Text(line, style="dim"))
         for row in (ours.get("unmet") or [])[:2]:
-            console.print(Text(f"  {row['limit']}: {row['evidence']}", style="yellow"))
+            console.print(Text(_limit(row, summary), style="yellow"))
     _print_totals(summary, console)
     _print_repeats(summary.get("repeats"), console)
     _print_prompts(summary.get("prompts"), console)
@@ -284,15 +284,19 @@ def _first_to_break(figures: Figures) -> str:
     return f" ({broke['persona']} first, by {broke['limit']})" if broke else ""
 
 
+def _limit(row: Figures, summary: Figures) -> str:
+    simulated = summary.get("world") == "predicted"
+    mark = " (predicted)" if row.get("modelled") and not simulated else ""
+    return f"  {row['limit']}{mark}: {row['evidence']}"
+
+
 def _print_limits(summary: Figures, console: Console) -> None:
     """What the model tells of a measured run is marked as that."""
     limits = list(summary.get("limits") or [])
     predicted = summary.get("predicted") or {}
-    simulated = summary.get("world") == "predicted"
     seen = {row["limit"] for row in limits}
     for row in limits:
-        mark = " (predicted)" if row.get("modelled") and not simulated else ""
-        console.print(Text(f"  {row['limit']}{mark}: {row['evidence']}"))
+        console.print(Text(_limit(row, summary)))
     for row in predicted.get("limits") or []:
         if row["limit"] not in seen:
             console.print(Text(f"  {row['limit']} (predicted): {row['evidence']}"))

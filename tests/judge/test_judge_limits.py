@@ -313,3 +313,23 @@ def test_the_shares_of_bounds_are_found_again_in_rows() -> None:
 def test_the_last_tokens_of_a_cached_prompt_are_no_limit() -> None:
     """A server reads the last token or a few of them again whatever its cache holds."""
     assert by_limit([record(prompt_tokens=500, cached_tokens=496, reusable_tokens=500)] * 9) == {}
+
+
+def test_the_bound_of_a_wait_is_the_models_word() -> None:
+    (row,) = what_broke([turn(served())], Load(), BOUND)
+    assert (row["limit"], row["modelled"]) == ("bandwidth", True)
+    (row,) = what_broke([turn(served())], Load(), {})
+    assert (row["limit"], row["modelled"]) == ("decode", False)
+    late = served(server_queue_s=3.0, ttft_s=3.75, ttfv_s=3.75, e2e_s=6.0)
+    (row,) = what_broke([turn(late)], Load(slots=1, all_slots_share=1.0), BOUND)
+    assert (row["limit"], row["modelled"]) == ("slots", False)
+
+
+def test_an_answer_that_a_full_cache_ends_is_no_prompt_that_is_too_long() -> None:
+    """llama.cpp has the same error for both; a prompt is refused before its first token."""
+    ended = failed("context_exceeded", ttft_s=0.5, completion_tokens=40)
+    refused = failed("context_exceeded", user=1)
+    rows = limits_of([ended, refused, record(user=2)], Load(), None)
+    told = {row["limit"]: row["evidence"] for row in rows}
+    assert told["KV"] == "1 of 3 requests were ended in their answers by a cache that ran out"
+    assert told["context"] == "1 of 3 requests did not fit into their context"
