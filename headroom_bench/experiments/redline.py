@@ -28,7 +28,7 @@ from headroom_bench.experiments.redline_trials import (
 )
 from headroom_bench.experiments.thinking import reasons, with_thinking
 from headroom_bench.judge.limits import limits_of
-from headroom_bench.judge.redline import Bracket, Effort, Limits, Ruling, find_redline
+from headroom_bench.judge.redline import LIKELY, Bracket, Effort, Limits, Ruling, find_redline
 from headroom_bench.judge.rulings import ruling_on, seconds_to_judge
 from headroom_bench.judge.turns import turns_of
 from headroom_bench.judge.verdict import (
@@ -244,9 +244,17 @@ def search(
     ]
     passes = None if found.passes in unjudged else found.passes
     curve = [
-        point_of(people, trials, *ruled(trials), scaled(crowd, people), options.warmup_s)
+        point_of(
+            people,
+            trials,
+            *ruled(trials),
+            scaled(crowd, people),
+            options.warmup_s,
+            ruling(trials).doubt,
+        )
         for people, trials in sorted(found.trials.items())
     ]
+    ends = [point for point in curve if point["people"] in (found.passes, found.fails)]
     passing = next((point for point in curve if point["people"] == found.passes), None)
     failing = found.trials.get(found.fails or 0, [])
     return {
@@ -261,7 +269,10 @@ def search(
         ),
         "limits": merged_limits(failing or found.trials.get(found.passes or 0, [])),
         "curve": curve,
-        "warnings": [*_wide(found, options), *_warnings(passing, found.fails, unjudged, options)],
+        "warnings": [
+            *_left_open(found, ends, options),
+            *_warnings(passing, found.fails, unjudged, options),
+        ],
         "probes": sum(len(trials) for trials in found.trials.values()),
         "took_s": time.monotonic() - began_s,
     }
@@ -278,14 +289,25 @@ def _verdict(passing: Mapping[str, Any] | None, unjudged: Sequence[int]) -> Word
     return word
 
 
-def _wide(found: Bracket[Trial], options: RedlineOptions) -> list[str]:
-    """A bracket is told to be wide where the search was not worth its going on."""
-    if found.narrow:
-        return []
-    return [
-        f"between {found.passes} and {people_of(found.fails or 0)} nobody looked closer, or chance "
-        f"alone decides: --repeats {2 * options.repeats} looks further"
+def _left_open(
+    found: Bracket[Trial], ends: Sequence[Mapping[str, Any]], options: RedlineOptions
+) -> list[str]:
+    """What a search that was not to cost more leaves to chance."""
+    told = []
+    if not found.narrow:
+        told.append(
+            f"between {found.passes} and {people_of(found.fails or 0)} nobody looked closely"
+        )
+    told += [
+        f"what is said of {people_of(end['people'])} may change with more turns (by a chance of "
+        f"{end['doubt']:.0%})"
+        for end in ends
+        if end["doubt"] >= LIKELY
     ]
+    if not told:
+        return []
+    seeds = max(options.repeats, *(end["trials"] for end in ends))
+    return [f"{'; '.join(told)}: --repeats {2 * seeds} looks closer"]
 
 
 def _warnings(

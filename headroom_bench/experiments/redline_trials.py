@@ -68,12 +68,14 @@ def point_of(
     groups: Mapping[str, GroupVerdict],
     crowd: Crowd,
     warmup_s: float,
+    doubt: float,
 ) -> dict[str, Any]:
-    """One size of the curve."""
+    """One size of the curve. `doubt` is the chance that further turns say otherwise of it."""
     load, counts = pooled(trials), crowd.counts()
     return {
         "people": people,
         "verdict": word,
+        "doubt": doubt,
         "trials": len(trials),
         "seeds": [trial.seed for trial in trials],
         "longest_s": warmup_s + max(trial.window_s for trial in trials),

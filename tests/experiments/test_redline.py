@@ -214,11 +214,28 @@ def test_a_wide_bracket_says_so_and_more_seeds_narrow_it() -> None:
 
     wide, told = ends(2)
     assert wide == {"passes": 32, "fails": 48, "unjudged": []}
-    assert told == [
-        "between 32 and 48 people nobody looked closer, or chance alone decides: --repeats 4 looks "
-        "further"
-    ]
+    assert told == ["between 32 and 48 people nobody looked closely: --repeats 4 looks closer"]
     assert ends(4) == ({"passes": 37, "fails": 38, "unjudged": []}, [])
+
+
+def test_an_end_in_doubt_says_so() -> None:
+    """Sixty turns with three misses are at the target itself: chance decides."""
+    options = RedlineOptions(
+        target(), crowd_of(["chat-reader:1"], 1), most=1, repeats=1, most_repeats=1
+    )
+
+    def said(turns: int, met: float) -> dict[str, Any]:
+        probed = Probed(records_that(met)[-turns:], Load(), 1800.0)
+        return search(options, options.crowd, lambda *_: probed, None, lambda trial, word: None)
+
+    doubted, sure = said(60, 0.985), said(60, 0.7)
+    assert doubted["redline"]["passes"] == 1
+    assert 0.25 <= doubted["curve"][0]["doubt"] <= 0.75
+    assert doubted["warnings"][0].startswith("what is said of 1 person may change with more turns")
+    assert doubted["warnings"][0].endswith("--repeats 2 looks closer")
+    assert sure["redline"]["fails"] == 1
+    assert sure["curve"][0]["doubt"] < 0.01
+    assert sure["warnings"] == []
 
 
 def test_a_probe_is_judged_as_a_simulation_is() -> None:
