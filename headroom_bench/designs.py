@@ -27,8 +27,6 @@ DRAFTED_TOKENS = 3
 """Where a runtime's entry names no default (llama.cpp's is 3 too)."""
 GIB = 2**30
 MIB = 2**20
-SGLANG_STATIC_SHARE = 0.85
-"""mem_fraction_static is computed at start, about 0.80 to 0.90: the middle."""
 
 
 def design_of(deployment: Deployment, server: ServerSpec | None = None) -> BoxDesign:
@@ -136,13 +134,9 @@ def _paged(deployment: Deployment, told: ServerSpec) -> BoxDesign:
 
     runtime, defaults = deployment.runtime, deployment.runtime.defaults
     large = deployment.hardware.memory_gb * 1e9 >= LARGE_GPU_GIB * GIB
-    share = {
-        "vllm": _fraction(defaults, "gpu_memory_utilization", 0.92),
-        "tensorrt-llm": _fraction(defaults, "free_gpu_memory_fraction", 0.9),
-    }.get(runtime.id, SGLANG_STATIC_SHARE)
     page = _number(defaults, "kv_block_size", _number(defaults, "tokens_per_block", 1))
     longest = told.ctx or deployment.model.max_context or deployment.ctx
-    pool = _pool_tokens(deployment, share, longest)
+    pool = _pool_tokens(deployment, longest)
     if pool // page < 1 or (told.ctx is not None and pool // page * page < told.ctx):
         raise UserError(
             f"{deployment.model.name} on {deployment.hardware.name}: the cache would hold {pool} "
@@ -168,7 +162,7 @@ def _dynamic(deployment: Deployment, told: ServerSpec) -> BoxDesign:
     step = _number(defaults, "prefill_step_size", 2048)
     prompts = _number(defaults, "prompt_concurrency", 8)
     longest = told.ctx or deployment.model.max_context or deployment.ctx
-    pool = _pool_tokens(deployment, 1.0, longest)
+    pool = _pool_tokens(deployment, longest)
     # A draft model makes every request run alone.
     parallel = 1 if told.draft else told.slots or _number(defaults, "decode_concurrency", 32)
     return BoxDesign(
@@ -218,11 +212,11 @@ def _token_bytes(deployment: Deployment, ctx: int) -> float:
     return max(kv_gb(deployment, 1, ctx) * 1e9 / ctx, 1.0)
 
 
-def _pool_tokens(deployment: Deployment, share: float, ctx: int) -> int:
-    """Tokens that fit into `share` of the memory beside the weights, a draft model's among them."""
-    from headroom_bench.roofline.memory import OVERHEAD_GB, loaded_gb
+def _pool_tokens(deployment: Deployment, ctx: int) -> int:
+    """Tokens that fit beside the weights, a draft model's among them."""
+    from headroom_bench.roofline.memory import OVERHEAD_GB, loaded_gb, usable_gb
 
-    memory = min(deployment.hardware.memory_gb * share, deployment.hardware.usable_memory_gb)
+    memory = usable_gb(deployment.hardware, deployment.runtime)
     free = (memory - loaded_gb(deployment) - OVERHEAD_GB) * 1e9
     return max(int(free // _token_bytes(deployment, ctx)), 0)
 
@@ -230,8 +224,3 @@ def _pool_tokens(deployment: Deployment, share: float, ctx: int) -> int:
 def _number(defaults: Mapping[str, Any], name: str, otherwise: int) -> int:
     value = defaults.get(name)
     return value if isinstance(value, int) and value > 0 else otherwise
-
-
-def _fraction(defaults: Mapping[str, Any], name: str, otherwise: float) -> float:
-    value = defaults.get(name)
-    return float(value) if isinstance(value, int | float) else otherwise

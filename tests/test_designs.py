@@ -11,6 +11,7 @@ from headroom_bench.designs import design_of, with_room
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.roofline.deployment import Deployment
+from headroom_bench.roofline.grid import price_grid
 from headroom_bench.roofline.memory import cache_gb, fit, sequence_bytes
 from headroom_bench.roofline.offload import host_share
 from headroom_bench.roofline.pricer import Batch
@@ -124,6 +125,33 @@ def test_a_draft_model_takes_its_share_of_the_pool() -> None:
     assert "32% of the weights stay in host memory" in (why_it_does_not_fit(small, told) or "")
     alone = dataclasses.replace(small, drafter=None)
     assert why_it_does_not_fit(alone, ServerSpec(slots=1, ctx=8192)) is None
+
+
+@pytest.mark.parametrize(
+    ("runtime", "share"),
+    [("vllm", 0.92), ("sglang", 0.85), ("tensorrt-llm", 0.9), ("mlx", 1.0)],
+)
+def test_a_prediction_has_the_room_that_the_box_has(runtime: str, share: float) -> None:
+    """One question has one answer: what a runtime reserves is so in closed form too."""
+    box = "m2-ultra-192" if runtime == "mlx" else "rtx-4090"
+    deployment = Deployment.named(
+        model="Llama 3.1 8B", hardware=box, quant="Q8_0", runtime=runtime, slots=1, ctx=2048
+    )
+    need, design = fit(deployment), design_of(deployment, ServerSpec())
+    hardware = deployment.hardware
+    assert need.usable_gb == min(share * hardware.memory_gb, hardware.usable_memory_gb)
+    assert design.pool_tokens is not None
+    assert need.max_context_tokens == min(design.pool_tokens, 131_072)
+    grid = price_grid(
+        [deployment.model], [hardware], [deployment.quant], [need.max_context_tokens],
+        deployment.runtime,
+    )  # fmt: skip
+    assert grid.fits.all()
+    if runtime != "mlx":
+        assert need.max_context_tokens < 131_072
+        longer = [need.max_context_tokens + 8]
+        args = [deployment.model], [hardware], [deployment.quant], longer, deployment.runtime
+        assert not price_grid(*args).fits.any()
 
 
 def test_slots_that_share_a_cache_hold_it_once() -> None:

@@ -31,7 +31,7 @@ from headroom_bench.roofline.iteration import (
 from headroom_bench.roofline.kernels import weight_class
 from headroom_bench.roofline.kv import KvBytes, kv_bytes
 from headroom_bench.roofline.links import ONE_BOX
-from headroom_bench.roofline.memory import OVERHEAD_GB
+from headroom_bench.roofline.memory import OVERHEAD_GB, usable_gb
 from headroom_bench.roofline.offload import HostShare, has_second_tier, host_byte_s, spilled
 from headroom_bench.roofline.weights import weight_bytes
 
@@ -73,7 +73,7 @@ def price_grid(
     window = _on_models([float(kv.window_tokens or _NO_WINDOW) for kv in kvs])
     cache = users * _sequence_bytes(kvs, context, ubatch)
     need = total + cache + OVERHEAD_GB * 1e9
-    usable = _on_boxes([box.usable_memory_gb * 1e9 for box in boxes])
+    usable = _on_boxes([usable_gb(box, runtime) * 1e9 for box in boxes])
     tiers = _on_boxes([float(has_second_tier(box, runtime.id)) for box in boxes])
     parts = spilled((need - usable) * tiers, routed, always)
     host = HostShare(*parts, _on_boxes([host_byte_s(box) for box in boxes]))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from headroom_bench.catalog import Hardware, Runtime
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.kv import KvBytes
 
 OVERHEAD_GB = 0.8
 """Framework and device context (Methodology page, section 1)."""
+_SHARES = {"vllm": "gpu_memory_utilization", "tensorrt-llm": "free_gpu_memory_fraction"}
+"""The defaults of runtimes' entries that say how much of the memory they take."""
+_SGLANG_SHARE = 0.85
+"""mem_fraction_static is computed at start, about 0.80 to 0.90: the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,20 @@ class Fit:
     def fits(self) -> bool:
         """Whether it all fits into the usable memory."""
         return self.total_gb <= self.usable_gb
+
+
+def taken_share(runtime: Runtime) -> float:
+    """How much of a box's memory a runtime takes for weights and cache unless it is told
+    otherwise: those that reserve one pool of pages at their start leave some; 1 of all others."""
+    share = runtime.defaults.get(_SHARES.get(runtime.id, ""))
+    if isinstance(share, int | float):
+        return float(share)
+    return _SGLANG_SHARE if runtime.id == "sglang" else 1.0
+
+
+def usable_gb(box: Hardware, runtime: Runtime) -> float:
+    """Memory of one box that a runtime uses."""
+    return min(box.memory_gb * taken_share(runtime), box.usable_memory_gb)
 
 
 def weights_gb(params_b: float, bits_per_weight: float) -> float:
@@ -75,7 +94,7 @@ def fit(deployment: Deployment) -> Fit:
     """Whether a deployment fits. Raises `UserError` for a model of unknown shape."""
     weights = loaded_gb(deployment)
     overhead = OVERHEAD_GB * deployment.boxes
-    usable = deployment.hardware.usable_memory_gb * deployment.boxes
+    usable = usable_gb(deployment.hardware, deployment.runtime) * deployment.boxes
     free = usable - weights - overhead
     each = kv_gb(deployment, 1, deployment.ctx)
     return Fit(

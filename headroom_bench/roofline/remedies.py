@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headroom_bench.catalog import Quant, quants
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import OVERHEAD_GB, fit
+from headroom_bench.roofline.memory import OVERHEAD_GB, fit, usable_gb
 from headroom_bench.units import counted
 
 _LEAST_CONTEXT = 1024
@@ -108,7 +108,7 @@ def _without_drafter(deployment: Deployment) -> Remedy | None:
 def _second_box(deployment: Deployment) -> Remedy | None:
     """Weights and cache over two of the same; each has its own framework in memory."""
     total = fit(deployment).total_gb + OVERHEAD_GB
-    usable = 2 * deployment.hardware.usable_memory_gb
+    usable = 2 * usable_gb(deployment.hardware, deployment.runtime)
     if total > usable:
         return None
     link = deployment.hardware.second_box_link

@@ -298,6 +298,22 @@ def test_what_is_told_to_change_nothing_changes_nothing_and_no_more_is(
         assert same == any("changes nothing" in note for note in with_it["notes"]), flag
 
 
+def test_memory_that_a_runtime_does_not_take_by_itself_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Llama 3.1 8B in 8 bits on a card of 24 GB: 100,000 tokens fit into the 23 that are usable,
+    but not into the 22.1 that vLLM takes."""
+    flags = "--model", "Llama 3.1 8B", "--quant", "Q8_0", "--context", "100k", "--prompt", "2k"
+    asked = ["predict", "--hardware", "rtx-4090", *flags]
+    assert answer(capsys, *asked)["fit"]["fits"]
+    pages = answer(capsys, *asked, "--runtime", "vllm")
+    assert not pages["fit"]["fits"]
+    assert pages["fit"]["usable_gb"] == pytest.approx(0.92 * 24)
+    assert any("vLLM takes 92% of the memory unless" in note for note in pages["notes"])
+    shorter = answer(capsys, *asked, "--runtime", "vllm", "--context", "90k")
+    assert not any("unless" in note for note in shorter["notes"])
+
+
 def test_users_of_one_cache_need_as_much_as_users_of_many(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
