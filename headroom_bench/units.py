@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -98,6 +99,12 @@ def counted(number: int, noun: str) -> str:
 def people(number: int) -> str:
     """`1 person`, `12 people`."""
     return f"{number:,} " + ("person" if number == 1 else "people")
+
+
+def percent(share: float) -> str:
+    """`94.5%`, `100%`: to a tenth and never up, for a share that stands beside what it should
+    reach: 94.96 % of a target of 95 % is not 95 %."""
+    return f"{math.floor(share * 1000 + 1e-6) / 10:g}%"
 
 
 def in_words(seconds: float) -> str:

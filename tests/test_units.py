@@ -19,6 +19,7 @@ from headroom_bench.units import (
     parse_size,
     parse_whole,
     people,
+    percent,
     spelled,
 )
 
@@ -188,3 +189,18 @@ def test_durations_in_words(seconds: float, words: str) -> None:
 def test_one_is_no_plural() -> None:
     assert [people(number) for number in (0, 1, 1200)] == ["0 people", "1 person", "1,200 people"]
     assert [counted(number, "turn") for number in (1, 2)] == ["1 turn", "2 turns"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1.0, "100%"), (0.0, "0%"), (0.95, "95%"), (0.945, "94.5%"), (0.9496, "94.9%"),
+     (0.94999, "94.9%"), (0.9999, "99.9%"), (2 / 3, "66.6%"), (0.57, "57%"), (0.29, "29%")],
+)  # fmt: skip
+def test_a_share_is_not_rounded_up_to_what_it_misses(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@given(st.integers(0, 1000), st.integers(0, 100_000))
+def test_a_share_reads_as_on_its_own_side_of_any_threshold_in_tenths(tenths: int, of: int) -> None:
+    share, threshold = of / 100_000, tenths / 1000
+    assert (float(percent(share)[:-1]) >= tenths / 10) == (share >= threshold)

@@ -100,7 +100,7 @@ def _target(target: Facts | None) -> str:
     told = f"A good answer: {_METRICS[target['metric']]} within {target['limit_s']:g} s"
     if target.get("min_tok_s"):
         told += f", at {target['min_tok_s']:g} tokens a second or more"
-    return f"{told}, in {target.get('share', 0.95):.0%} of turns."
+    return f"{told}, in {100 * target.get('share', 0.95):g}% of turns."
 
 
 def _place(facts: Facts) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headroom_bench.report.terminal import VERDICT_STYLE, left_out, where_lived
 from headroom_bench.results.statistics import mostly_left_out
-from headroom_bench.units import counted, in_words, people
+from headroom_bench.units import counted, in_words, people, percent
 
 Facts = Mapping[str, Any]
 
@@ -149,7 +149,7 @@ def _print_broke(found: Facts, console: Console) -> None:
     if broke["persona"] is None:
         console.print(Text(f"what ran out: {broke['limit']}: {broke['evidence']}"))
         return
-    met = f"{broke['target_met_share']:.1%} of {broke['turns']} turns met"
+    met = f"{percent(broke['target_met_share'])} of {broke['turns']} turns met"
     limit = broke["limit"] or "what is not known"
     console.print(Text(f"what broke first: {broke['persona']} ({met}), by {limit}"))
     for row in broke["causes"]:
@@ -172,7 +172,8 @@ def _wanted(group: Facts) -> str:
     told = f"  {group['persona']} wants {_WANTED[target['metric']]} within {target['limit_s']:g} s"
     if target["min_tok_s"]:
         told += f" at {target['min_tok_s']:g} tokens a second"
-    told += f" in {target['share']:.0%} of turns; {group['target_met_share']:.1%} had it"
+    met = percent(group["target_met_share"])
+    told += f" in {100 * target['share']:g}% of turns; {met} had it"
     if group["too_slow_share"]:
         told += f" ({group['too_slow_share']:.1%} came in time, but too slowly)"
     if group["wait_s"] is None:
@@ -210,7 +211,7 @@ def _curve(points: Sequence[Facts]) -> Table:
         name, worst = _worst(point["by_persona"])
         table.add_row(
             str(point["people"]),
-            _tenths(worst["target_met_share"]),
+            _met(worst["target_met_share"]),
             _or_dash(worst["used_p95"]),
             _percent(point["busy_share"]),
             _requests(point),
@@ -257,9 +258,8 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
-def _tenths(share: float | None) -> str:
-    """94.6 % of a target of 95 % would be 95 % in whole ones."""
-    return "–" if share is None else f"{share:.1%}"
+def _met(share: float | None) -> str:
+    return "–" if share is None else percent(share)
 
 
 def _or_dash(value: Any) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headroom_bench.errors import written_out
 from headroom_bench.target import MOCK
-from headroom_bench.units import counted
+from headroom_bench.units import counted, percent
 
 VERDICT_STYLE = {
     "failing": "bold red",
@@ -130,7 +130,7 @@ def left_out(figures: Figures) -> str:
 
 def _outcome(figures: Figures) -> Text:
     share = figures["target_met_share"]
-    met = "" if share is None else f"{share:.0%} met, "
+    met = "" if share is None else f"{percent(share)} met, "
     word = figures["verdict"]
     return Text(met, style="not bold").append(word, style=VERDICT_STYLE.get(word, ""))
 

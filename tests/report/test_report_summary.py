@@ -399,3 +399,14 @@ def test_the_mock_is_named_only_where_it_ran() -> None:
     assert shown(simulated)[0] == "crowd demo, simulated (Llama 3.1 8B)"
     mine = simulated | {"target": "my-server"}
     assert shown(mine)[0] == "crowd demo on my-server, simulated (Llama 3.1 8B)"
+
+
+def test_a_share_below_its_target_does_not_read_as_if_it_reached_it() -> None:
+    """189 of 200 in time are 94.5 %, and 95 % are wanted."""
+    fast = [record(user=n, ttft_s=0.3) for n in range(200)]
+    late = [replace(one, ttfv_s=60.0) for one in fast]
+    (line,) = (row for row in shown(summarised([*late[:11], *fast[11:]])) if "turns: " in row)
+    assert line.endswith(" 200 turns: 94.5% met, failing")
+    (line,) = (row for row in shown(summarised([*late[:10], *fast[10:]])) if "turns: " in row)
+    assert " 200 turns: 95% met, " in line
+    assert "failing" not in line
