@@ -30,6 +30,9 @@ _DOUBT_EXACT, _DOUBT_LEARNT, _DOUBT_GUESSED, _DOUBT_RECORDED = 0.02, 0.2, 0.3, 0
 
 _DOUBT_SHARED: dict[Sizes, float] = {"exact": 0.0, "counted": 0.1, "guessed": 0.5}
 """How much longer than estimated a shared text may be, as a share of it."""
+_LETTERS_A_TOKEN = 256
+"""No token is longer. What a server says beyond that is not kept, nor sent again: prompts would
+grow without bound."""
 _LARGE_TEMPLATE = 48
 """Tokens of a template that writes a system message of its own (SmolLM2's: 30)."""
 
@@ -232,7 +235,9 @@ class Renderer:
         if record.prompt_tokens is not None and not record.prompt_cut and not talk.vague:
             self._feedback.learn(sent.shape, sent.written, record.prompt_tokens - sent.before)
             self._settle(record, sent)
-        talk.texts[f"{request.request_id}/answer"] = (answer_text, 0.0)
+        tokens = max(record.completion_tokens or 0, request.max_tokens)
+        kept = answer_text[: _LETTERS_A_TOKEN * tokens]
+        talk.texts[f"{request.request_id}/answer"] = (kept, 0.0)
         if not request.request_id.rsplit("/", 1)[-1].count("."):  # a title is no part of the talk
             talk.ended_by = record.finish_reason or ""
             talk.vague = talk.vague or record.visible_tokens is None

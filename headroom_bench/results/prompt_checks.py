@@ -10,6 +10,7 @@ from headroom_bench.measures import answer_was_cut, quantile
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import is_extra
 
+_OVER_SHARE, _OVER_TOKENS = 0.02, 4
 CACHE_SLACK_TOKENS = 16
 """Cached tokens beyond what was sent before that say nothing: a block of a paged cache."""
 
@@ -42,6 +43,7 @@ def prompt_warnings(records: Sequence[RequestRecord], filler: bool) -> list[str]
     return [
         *_cut(good),
         *_cut_answers(good),
+        *_unbounded(good),
         *_warm(good),
         *(_filler_drafts(good) if filler else []),
     ]
@@ -86,6 +88,23 @@ def _cut_answers(records: Sequence[RequestRecord]) -> list[str]:
             "server threw away what stood first in it"
         )
     return found
+
+
+def _unbounded(records: Sequence[RequestRecord]) -> list[str]:
+    """Answers longer than they were allowed to be; a token or two may be the template's."""
+    known = [r for r in records if r.asked_tokens and r.tokens_source != "events"]
+    long = [
+        r for r in known
+        if (r.completion_tokens or 0) > (r.asked_tokens or 0) * (1 + _OVER_SHARE) + _OVER_TOKENS
+    ]  # fmt: skip
+    if not long:
+        return []
+    asked = quantile(sorted(r.asked_tokens or 0 for r in long), 0.5)
+    made = quantile(sorted(r.completion_tokens or 0 for r in long), 0.5)
+    return [
+        f"{len(long)} of {len(records)} answers are longer than asked: of {asked:,.0f} tokens at "
+        f"most they have {made:,.0f} (medians). The server does not heed max_tokens"
+    ]
 
 
 def _warm(records: Sequence[RequestRecord]) -> list[str]:

@@ -33,6 +33,7 @@ class Told:
         self.sent_ns = sent_ns
         self.sent: list[bytes] = []
         """Every body that was sent."""
+        self.word = " w"
 
     async def exchange(
         self,
@@ -48,7 +49,8 @@ class Told:
         told = Exchange(self.sent_ns, self.sent_ns, False, self.sent_ns, stamps[0], stamps[0])
         told.status, told.headers = 200, {"content-type": "text/event-stream"}
         told.stamps_ns, told.end_ns, told.ended = stamps, stamps[-1], "complete"
-        word = b'data: {"choices":[{"index":0,"delta":{"content":" w"},"finish_reason":null}]}\n\n'
+        word = b'data: {"choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}\n\n'
+        word %= self.word.encode()
         end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
         told.pieces = [word] * (len(stamps) - 1) + [word + end]
         return told

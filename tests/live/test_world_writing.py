@@ -80,3 +80,16 @@ async def test_the_last_request_of_a_budget_is_still_written_and_sent() -> None:
     assert answer.ok
     assert world.stopping
     assert len(transport.sent) == 1
+
+
+async def test_what_no_answer_can_hold_is_not_sent_again() -> None:
+    """A server that says more than its own count can be would make every prompt longer."""
+    world, transport = world_of()
+    transport.word = " w" * 200_000
+    first = request(0, 100)
+    await world.ask(first)
+    said = Segment("answer", "assistant", "prose", f"{first.request_id}/answer", 20)
+    again = Segment("ask", "user", "prose", "x1", 100)
+    talk = Request("p-0/c0/t1/r0", "p-0/c0", "p", 0, 1, 0, (*first.segments, said, again), 20)
+    await world.ask(talk)
+    assert len(transport.sent[1]) < 10_000
