@@ -112,10 +112,10 @@ def test_drafts_on_filler_are_labelled_so() -> None:
     [(24, 900, True), (24, 25, False), (500, 512, False), (500, 520, True)],
 )
 def test_answers_longer_than_asked_are_told(asked: int, made: int, told: bool) -> None:
-    answers = [record(asked_tokens=asked, completion_tokens=made, tokens_source="usage")] * 3
+    sizes = {"asked_tokens": asked, "completion_tokens": made, "cached_tokens": 0}
+    answers = [record(**sizes, tokens_source="usage")] * 3
     found = [line for line in prompt_warnings(answers, filler=True) if "longer than asked" in line]
     assert len(found) == told
     if told:
         assert found[0].startswith(f"3 of 3 answers are longer than asked: of {asked} tokens at")
-    guessed = [record(asked_tokens=asked, completion_tokens=made, tokens_source="events")]
-    assert not prompt_warnings(guessed, filler=True)
+    assert not prompt_warnings([record(**sizes, tokens_source="events")], filler=True)
