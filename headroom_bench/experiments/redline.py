@@ -59,7 +59,7 @@ MORE_TO_JUDGE = 6
 """Trials beyond `most_repeats` of a size where some group has too few turns for a verdict."""
 LONGEST = 16
 """A trial that is to bring such a group more turns lasts at most so many times as long."""
-EFFORT = Effort(least=3500, small=64, probes=10)
+EFFORT = Effort(least=3000, small=64, probes=10)
 """In requests of the time that counts. A household's search among 64 people is to take less than
 two CPU seconds, of which starting takes 0.6 and so many requests one; a crowd of hundreds costs
 more than that in a single probe."""
