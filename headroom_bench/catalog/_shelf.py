@@ -46,7 +46,7 @@ class Shelf(Generic[T]):
         )
 
     def find(self, name: str) -> T:
-        """The entry meant by an id, a name, a unique part of either, or a TOML path. Raises
+        """The entry meant by an id, a name, words that only it has, or a TOML path. Raises
         `UserError`: nothing or several things fit, or the file is wrong."""
         if not name.lower().endswith(".toml"):
             return self.named(name)

@@ -80,7 +80,7 @@ def hardware() -> tuple[Hardware, ...]:
 
 
 def find_hardware(name: str) -> Hardware:
-    """The box meant by an id, a name, a unique part of either, or a TOML path.
+    """The box meant by an id, a name, words that only it has, or a TOML path.
 
     Raises `UserError`: nothing or several things fit, or the file is wrong.
     """

@@ -35,7 +35,7 @@ def is_model_file(name: str) -> bool:
 
 
 def find_model(name: str) -> Model:
-    """The model meant by a name, a Hugging Face id, a unique part of either, or a file.
+    """The model meant by a name, a Hugging Face id, words that only it has, or a file.
 
     Files: GGUF (its header is read, never the weights; of a split one any part), a Hugging Face
     `config.json`, or TOML with the keys of one catalogue entry.

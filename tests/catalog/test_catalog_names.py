@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,46 @@ def test_every_entry_is_found_by_each_of_its_own_names() -> None:
     for network in networks():
         assert find_network(network.id) is network
         assert find_network(network.name) is network
+
+
+@pytest.mark.parametrize(
+    ("find", "typed", "meant"),
+    [
+        (find_hardware, "4090", "rtx-4090"),
+        (find_hardware, "rtx4090", "rtx-4090"),
+        (find_hardware, "orin nano", "jetson-orin-nano-super"),
+        (find_model, "llama-4-scout", "llama-4-scout-17b-16e"),
+        (find_model, "meta-llama/Llama-4-Scout", "llama-4-scout-17b-16e"),
+        (find_model, "qwen3next", "qwen3-next-80b-a3b-instruct"),
+        (find_network, "crowded", "wifi-crowded"),
+    ],
+)
+def test_whole_words_of_one_name_are_enough(
+    find: Callable[[str], Any], typed: str, meant: str
+) -> None:
+    assert find(typed).id == meant
+
+
+@pytest.mark.parametrize(
+    ("find", "typed"),
+    [
+        (find_hardware, "nan"),
+        (find_hardware, "spar"),
+        (find_hardware, "park"),
+        (find_hardware, "409"),
+        (find_hardware, "q9"),
+        (find_model, "one"),
+        (find_model, "b8"),
+        (find_network, "none"),
+        (find_quant, "q1_0"),
+        (find_runtime, "ten"),
+        (find_model, "ab" * 100_000),
+        (find_model, "-"),
+    ],
+)
+def test_a_piece_of_a_word_means_nothing(find: Callable[[str], Any], typed: str) -> None:
+    with pytest.raises(UserError, match=r"^unknown "):
+        find(typed)
 
 
 @pytest.mark.parametrize(
