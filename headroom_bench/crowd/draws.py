@@ -109,6 +109,17 @@ def read_distribution(
     return _distribution_from(table, field, raw, least, most)
 
 
+def read_count(table: Table, field: str, default: int | None, least: int = 1) -> Distribution:
+    """The distribution of a count, of turns or tokens: a fixed one and both ends of a uniform one
+    are whole; percentiles need not be. Raises as `read_distribution`."""
+    usual = None if default is None else Distribution.fixed(default)
+    found = read_distribution(table, field, usual, least)
+    for end in () if found.kind == "lognormal" else (found.a, found.b):
+        if end % 1:
+            raise table.error(field, f"{spelled(end)} is not a whole number, and this is a count")
+    return found
+
+
 def _distribution_from(
     table: Table, field: str, raw: dict[str, object], least: float, most: float
 ) -> Distribution:

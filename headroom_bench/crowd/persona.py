@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headroom_bench.crowd.draws import Distribution, read_distribution
+from headroom_bench.crowd.draws import Distribution, read_count, read_distribution
 from headroom_bench.crowd.world import Device
 from headroom_bench.errors import UserError
 from headroom_bench.shipped import find_file, shipped_dir
@@ -137,12 +137,12 @@ def read_persona(table: Table, check_link: Check | None = None) -> Persona:
         name=name,
         summary=table.text("summary", "", empty=True),
         segments=tuple(_read_segment(item) for item in table.tables("segments")),
-        output=read_distribution(table, "output", None, 1),
-        turns=read_distribution(table, "turns", Distribution.fixed(1), 1),
-        rounds=read_distribution(table, "rounds", Distribution.fixed(1), 1),
-        tool_output=read_distribution(table, "tool_output", Distribution.fixed(30), 1),
+        output=read_count(table, "output", None),
+        turns=read_count(table, "turns", 1),
+        rounds=read_count(table, "rounds", 1),
+        tool_output=read_count(table, "tool_output", 30),
         tool_wait_s=read_distribution(table, "tool_wait_s", Distribution.fixed(0), most=MOST_S),
-        reasoning=read_distribution(table, "reasoning", None) if "reasoning" in table else None,
+        reasoning=read_count(table, "reasoning", None, 0) if "reasoning" in table else None,
         think_s=read_distribution(table, "think_s", Distribution.fixed(0), most=MOST_S),
         read_tok_s=table.number("read_tok_s", None, least=0.01),
         patience_s=table.number("patience_s", None, least=0.001, most=MOST_S),
@@ -187,7 +187,7 @@ def _read_segment(table: Table) -> SegmentPlan:
         name=table.text("name"),
         role=table.choice("role", _ROLES, "tool" if each == "round" else "user"),
         kind=table.choice("kind", _KINDS, "prose"),
-        tokens=read_distribution(table, "tokens", None, 1),
+        tokens=read_count(table, "tokens", None),
         each=each,
         shared=table.choice("shared", ("group", "user", "nobody"), "nobody"),
     )
@@ -227,8 +227,8 @@ def _read_target(table: Table | None, device: Device) -> Target | None:
 def _read_extra(table: Table) -> Extra:
     extra = Extra(
         name=table.text("name"),
-        tokens=read_distribution(table, "tokens", None, 1),
-        output=read_distribution(table, "output", None, 1),
+        tokens=read_count(table, "tokens", None),
+        output=read_count(table, "output", None),
     )
     _check_name(table, extra.name)
     table.done()

@@ -74,6 +74,22 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        ("{fixed = 20}", "20.0"),
+        ("{fixed = 20}", "{uniform = [1.0, 3.0]}"),
+        ("{fixed = 20}", "{p50 = 2.5, p90 = 7.2}"),
+        ("[1, 2]", "[0.5, 2.5]}\ntool_wait_s = {fixed = 0.1"),
+        ("think_s", "reasoning = 0\nthink_s"),
+    ],
+)
+def test_counts_are_whole_and_percentiles_and_pauses_need_not_be(change: tuple[str, str]) -> None:
+    text = GOOD.replace(*change)
+    assert text != GOOD
+    assert read_persona(parse_toml(text, Path("mine.toml"))).name == "mine"
+
+
+@pytest.mark.parametrize(
     ("change", "error"),
     [
         (("output =", "outptu ="), "mine.toml: output: is missing"),
@@ -85,6 +101,13 @@ def test_defaults() -> None:
         (("{p50 = 5, p90 = 9}", "0"), "mine.toml:13: segments.tokens: 0 is not a number from 1"),
         (("think_s", "turns = 0\nthink_s"), "mine.toml:3: turns: 0 is not a number from 1"),
         (("think_s", "rounds = 0.5\nthink_s"), "mine.toml:3: rounds: 0.5 is not a number from 1"),
+        (("think_s", "turns = {fixed = 1.5}\nthink_s"), "mine.toml:3: turns: 1.5 is not a whole"),
+        (("think_s", "rounds = 2.5\nthink_s"), "mine.toml:3: rounds: 2.5 is not a whole number, a"),
+        (("{fixed = 20}", "{uniform = [1, 2.5]}"), "mine.toml:2: output: 2.5 is not a whole numb"),
+        (("{fixed = 20}", "{uniform = [1.2, 1.4]}"), "mine.toml:2: output: 1.2 is not a whole nu"),
+        (("think_s", "reasoning = 0.5\nthink_s"), "mine.toml:3: reasoning: 0.5 is not a whole n"),
+        (("{p50 = 5, p90 = 9}", "5.5"), "mine.toml:13: segments.tokens: 5.5 is not a whole number"),
+        (("[1, 2]", "[1, 2]}\ntool_output = {fixed = 3.5"), "mine.toml:4: tool_output: 3.5 is not"),
         (("[1, 2]", "[1, 2]}\ntool_output = {uniform = [0, 2]"), "mine.toml:4: tool_output: 0 is"),
         (("think_s", 'link = ""\nthink_s'), "mine.toml:3: link: is empty; leave it out where"),
         (('"mine"', '"mi\\u001bne"'), "mine.toml:1: name: holds '\\x1b', which no terminal can"),
@@ -125,6 +148,7 @@ def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
         ('{name = "t", tokens = 1, output = 1}, {name = "t", tokens = 1, output = 1}', "two of"),
         ('{name = "a/b", tokens = 1, output = 1}', "extras.name: 'a/b' must not"),
         ('{name = "t", tokens = 1}', "extras.output: is missing"),
+        ('{name = "t", tokens = 1, output = 1.5}', "extras.output: 1.5 is not a whole number"),
         ("3", "extras: 3 is not a table headed [[extras]]"),
     ],
 )
