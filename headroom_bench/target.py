@@ -308,11 +308,28 @@ def _is_place(url: str) -> bool:
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
-        host.encode("ascii" if host.isascii() else "idna").decode("idna")
         port = parts.port
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(host) and port != 0 and url.isprintable()
+    named = parts.scheme in ("http", "https") and can_be_host(host)
+    return named and port != 0 and url.isprintable()
+
+
+def can_be_host(name: str) -> bool:
+    """Whether sockets and httpx can both look up a host of that name. They differ: Python's own
+    codec is IDNA 2003 and has no `xn--` name with a ß in it, httpx's is IDNA 2008."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    if not name.isascii() or "xn--" in name.lower():
+        import httpx  # few addresses ask for it
+
+        try:
+            return bool(httpx.URL(f"http://{name}").host)
+        except (UnicodeError, httpx.InvalidURL):
+            return False
+    return bool(name)
 
 
 def _texts(table: Table) -> dict[str, str]:

@@ -16,6 +16,7 @@ from headroom_bench.target import (
     MOCK_BOX,
     ServerSpec,
     Target,
+    can_be_host,
     checked_headers,
     draft_of,
     load_target,
@@ -256,6 +257,18 @@ def test_another_box_does_not_keep_the_files_backend() -> None:
     assert moved.server.backend is None
     assert with_overrides(target, {"hardware": "x", "backend": "rocm"}).server.backend == "rocm"
     assert with_overrides(target, {"hardware": None, "slots": 2}).server.backend == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("name", "can_be"),
+    [
+        ("localhost", True), ("my_host", True), ("localhost.", True), ("fe80::1%eth0", True),
+        ("xn--strae-oqa.de", True), ("xn--zca", True), ("straße.de", True), ("日本.jp", True),
+        ("xn--a", False), ("☃.net", False), ("a..b", False), ("a" * 64, False), ("", False),
+    ],
+)  # fmt: skip
+def test_what_can_be_a_host(name: str, can_be: bool) -> None:
+    assert can_be_host(name) == can_be
 
 
 @pytest.mark.parametrize("name", names_in(shipped_dir("targets")))

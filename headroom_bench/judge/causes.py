@@ -19,9 +19,18 @@ REFUSED = {
     "server_busy": ("slots", "were turned away from a full queue"),
 }
 """Kind of error: the limit that it tells of, and in words."""
+ENDED_BY_CACHE = ("KV", "were ended in their answers by a cache that ran out")
 
 UNEXPLAINED = "the queue, others' prompts, or both ends of the way"
 """What time may be that is neither the round trip nor the server's own work."""
+
+
+def limit_of_failure(error_kind: str | None, broke_off: bool) -> tuple[str, str] | None:
+    """What such a failure tells of; None where it tells of no limit. `broke_off`: the answer had
+    begun. A prompt that is too long is refused before its first token, a long answer is cut."""
+    if error_kind == "context_exceeded" and broke_off:
+        return ENDED_BY_CACHE
+    return REFUSED.get(error_kind or "")
 
 
 def limit_row(limit: str, share: float, evidence: str, modelled: bool = False) -> dict[str, Any]:
@@ -80,7 +89,8 @@ def _cause(
     if turn.error_kind == "server_error" and load.killed:
         return _Cause("KV", "were ended by a cache that ran out")
     if turn.error_kind is not None:
-        return _Cause(*REFUSED.get(turn.error_kind, ("server", f"failed ({turn.error_kind})")))
+        known = limit_of_failure(turn.error_kind, turn.broke_off)
+        return _Cause(*(known or ("server", f"failed ({turn.error_kind})")))
     phase = turn.cause
     if phase is None:
         return _Cause("server", "came to nothing that the device can show")

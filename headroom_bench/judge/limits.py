@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headroom_bench.judge.causes import (
+    ENDED_BY_CACHE,
     NOTABLE_SHARE,
     REFUSED,
     UNEXPLAINED,
     is_crowded,
+    limit_of_failure,
     limit_row,
 )
 from headroom_bench.judge.verdict import Load
@@ -46,15 +48,16 @@ def limits_of(
     rows += _way([r for r in records if r.persona not in on_radio], "network")
     rows += _way([r for r in records if r.persona in on_radio], "radio")
     rows += _waiting(records, load)
-    ended = [r for r in records if r.error_kind == "context_exceeded" and r.ttft_s is not None]
-    for kind, (limit, told) in REFUSED.items():
-        hit = [r for r in records if r.error_kind == kind and r not in ended]
-        rows += _requests(records, limit, told, hit)
-    # A prompt that is too long is refused before its first token, a long answer is cut.
-    rows += _requests(records, "KV", "were ended in their answers by a cache that ran out", ended)
+    for refusal in (*REFUSED.values(), ENDED_BY_CACHE):
+        hit = [r for r in records if _failed_by(r) == refusal]
+        rows += _requests(records, *refusal, hit)
     cut = [record for record in records if record.ok and record.truncated]
     rows += _requests(records, "context", "were cut because their context was full", cut)
     return sorted(rows, key=lambda row: -row["share"])
+
+
+def _failed_by(record: RequestRecord) -> tuple[str, str] | None:
+    return limit_of_failure(record.error_kind, broke_off=record.ttft_s is not None)
 
 
 def time_by_bound_in(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -58,6 +58,8 @@ class Turn:
     """In time, but written too slowly to read along."""
     in_flight: int | None = None
     """Most requests in flight when a round of it was sent, that one included."""
+    broke_off: bool = False
+    """It failed when its answer had begun."""
 
     @property
     def cause(self) -> Phase | None:
@@ -140,6 +142,7 @@ def _turn(rounds: list[RequestRecord], target: TargetLike | None) -> Turn:
         rounds[0].started_at_s,
         in_time and met is False,
         max(in_flight, default=None),
+        failed is not None and failed.ttft_s is not None,
     )
 
 

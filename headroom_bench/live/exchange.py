@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
 from headroom_bench.errors import UserError
+from headroom_bench.target import can_be_host
 
 Ended = Literal[
     "complete",  # the message ended as HTTP says
@@ -82,11 +83,8 @@ class Origin:
             raise UserError(
                 f"{shown!r}: a target's URL takes no user, query or fragment; send keys in a header"
             )
-        try:
-            host.encode("ascii" if host.isascii() else "idna").decode("idna")
-            f"{parts.path} ".encode("ascii")
-        except UnicodeError:
-            raise UserError(f"{shown!r} holds letters that a URL cannot; encode them") from None
+        if not can_be_host(host) or not parts.path.isascii():
+            raise UserError(f"{shown!r} holds letters that a URL cannot; encode them")
         if any(ord(letter) <= 32 or ord(letter) == 127 for letter in host + parts.path):
             raise UserError(f"{shown!r} holds blanks or control characters")
         tls = parts.scheme == "https"

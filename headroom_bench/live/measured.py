@@ -243,6 +243,6 @@ def _again_s(exchange: Exchange, end_s: float) -> float | None:
     except ValueError:
         try:
             wait_s = (parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds()
-        except (TypeError, ValueError):  # no date, or one without a zone
+        except (TypeError, ValueError, OverflowError):  # none, without a zone, or of no calendar
             return None
     return end_s + min(wait_s, LONGEST_RETRY_AFTER_S) if wait_s > 0 else None

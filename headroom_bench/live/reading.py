@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headroom_bench.live.alike import Alike, Stamped
+from headroom_bench.live.alike import TABLES, Alike, Stamped
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.sse import StreamEvent, stream_events
 from headroom_bench.live.told import told_count
@@ -211,7 +211,7 @@ def _read_event(
             reading.nonsense = f"an event that is not a JSON object: {start!r}"
             reading.nonsense_at = reading.events
         return None
-    if _read_error(reading, parsed):
+    if _read_error(reading, parsed, whole=not name or name == "error"):
         return None
     if name == "error":
         reading.error = str(parsed.get("message", parsed))
@@ -297,11 +297,13 @@ def _read_choice(reading: Reading, choice: dict[str, Any]) -> Iterator[Channel]:
         reading.finish_reason = choice["finish_reason"]
 
 
-def _read_error(reading: Reading, parsed: dict[str, Any]) -> bool:
+def _read_error(reading: Reading, parsed: dict[str, Any], whole: bool = True) -> bool:
+    """Takes an error, if it is one. `whole`: nothing else says what this is, as an event's name
+    does; then a `detail` is one too, where no part of an answer is with it."""
     error = parsed.get("error")
     if not error and parsed.get("object") == "error":  # older vLLM's and SGLang's
         error = parsed
-    if not error and "choices" not in parsed:  # FastAPI's
+    if not error and whole and not parsed.keys() & {"choices", *TABLES}:  # FastAPI's
         error = parsed.get("detail")
     if not error:
         return False

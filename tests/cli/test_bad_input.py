@@ -57,6 +57,7 @@ def headroom(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
         (("run", "https://127.0.0.1:1", "--insecure", "--ca-file", "c.pem"), "leave one out"),
         (("run", "http://127.0.0.1:0"), "has port 0, where nothing can be reached"),
         (("run", "http://xn--a:1"), "holds letters that a URL cannot"),
+        (("run", "http://☃.net:1"), "holds letters that a URL cannot"),
         *(
             (("run", "http://127.0.0.1:1", "--proxy", url), "write http://HOST:PORT as the proxy")
             for url in (

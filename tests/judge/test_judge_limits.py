@@ -333,3 +333,21 @@ def test_an_answer_that_a_full_cache_ends_is_no_prompt_that_is_too_long() -> Non
     told = {row["limit"]: row["evidence"] for row in rows}
     assert told["KV"] == "1 of 3 requests were ended in their answers by a cache that ran out"
     assert told["context"] == "1 of 3 requests did not fit into their context"
+    unmet = turns_of([ended, refused], {})
+    told = {row["limit"]: row["evidence"] for row in what_broke(unmet, Load(), BOUND)}
+    assert told == {
+        "KV": "1 of 2 unmet turns were ended in their answers by a cache that ran out",
+        "context": "1 of 2 unmet turns did not fit into their context",
+    }
+
+
+def test_no_failed_request_is_compared_with_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty thousand that a full cache ended took six minutes so."""
+
+    def compared(*_: object) -> bool:
+        raise AssertionError("records were compared")
+
+    monkeypatch.setattr(RequestRecord, "__eq__", compared)
+    ended = [failed("context_exceeded", ttft_s=0.5, user=user) for user in range(3)]
+    (row,) = limits_of(ended, Load(), None)
+    assert (row["limit"], row["share"]) == ("KV", 1.0)

@@ -124,6 +124,20 @@ async def test_an_error_however_it_is_told(told: bytes) -> None:
     assert record.stream_events == 2
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'event: status\ndata: {"detail":"loading the model"}\n\n',
+        b'data: {"detail":"cheap","usage":{"prompt_tokens":5,"completion_tokens":4}}\n\n',
+        b'data: {"detail":"","choices":[]}\n\n',
+    ],
+)
+async def test_a_detail_beside_an_answer_is_no_error(told: bytes) -> None:
+    last = event(finish()) + event(usage(5, 4)) + DONE
+    record, _, _ = await measure(streamed(*WORDS[:2], told, *WORDS[2:], last))
+    assert (record.ok, record.error, record.stream_events) == (True, None, 4)
+
+
 @pytest.mark.parametrize("told", [b'data: {"error":1}\n\n', b"event: error\ndata: boom\n\n"])
 async def test_an_error_is_an_end_and_not_waited_past(told: bytes) -> None:
     record, _, exchange = await measure(streamed(*WORDS[:2], told, end=HANG))

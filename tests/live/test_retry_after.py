@@ -38,6 +38,8 @@ def again_s(told: str, status: int = 429) -> float | None:
         ("Wed, 21 Oct 2099 07:28:00 -0000", None),
         ("99999999999", 100.0 + LONGEST_RETRY_AFTER_S),
         ("inf", 100.0 + LONGEST_RETRY_AFTER_S),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999", None),
+        ("Wed, 21 Oct 99999999999999 07:28:00 GMT", None),
     ],
 )
 def test_what_it_says_counts_from_the_end_of_the_answer(told: str, again: float | None) -> None:
