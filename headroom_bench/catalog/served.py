@@ -25,7 +25,7 @@ def served_model(name: str) -> str:
     a file here. Raises `UserError` where the catalogue does not know it."""
     if is_model_file(name) and is_there(name):
         return name
-    whole = _bare(name)
+    whole = bare_name(name)
     plain = _FORMAT.sub("", whole)
     told = ""
     for form in (name, whole, plain, _OWNER.sub("", plain)):
@@ -40,7 +40,7 @@ def served_model(name: str) -> str:
 def served_quant(name: str) -> str | None:
     """The weight format that the name a server gives its model tells, as the catalogue calls it;
     None where it tells none that the catalogue knows."""
-    told = _FORMAT.search(_bare(name))
+    told = _FORMAT.search(bare_name(name))
     if told is None:
         return None
     try:
@@ -49,6 +49,6 @@ def served_quant(name: str) -> str | None:
         return None
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
     """Without folders, owner, and what tells of the file only."""
     return _ENDING.sub("", re.split(r"[/\\]", name.rstrip("/\\"))[-1])

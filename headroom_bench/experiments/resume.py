@@ -117,7 +117,7 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
     )
     unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()
     kept = set_aside(folder, records, unfinished)
-    aside = all_set_aside(folder)
+    aside = all_set_aside(folder, kept)
     status = manifest.get("status")
     resumption = Resumption(
         at=datetime.now(UTC).isoformat(),

@@ -8,13 +8,16 @@ from headroom_bench.redaction import shortened
 from headroom_bench.target import Target
 
 _LISTED_LETTERS = 200
+_LOOKED_UP = 20
+"""Names that the catalogue is asked for, 5 ms each. Who serves more than that is a gateway of many
+makers, which wants names as it lists them."""
 
 
 def told_otherwise(target: Target, facts: TargetFacts) -> list[str]:
     """Warnings, for a server that answers all the same."""
     found = []
     asked, listed = target.model, facts.served
-    if asked is not None and listed and _model(asked) not in map(_model, listed):
+    if asked is not None and listed and not _is_among(asked, listed):
         names = shortened(", ".join(listed), _LISTED_LETTERS)
         found.append(f"the server lists no model {asked!r}, and may answer as another: {names}")
     told, said = target.server.slots, facts.slots
@@ -23,11 +26,23 @@ def told_otherwise(target: Target, facts: TargetFacts) -> list[str]:
     return found
 
 
-def _model(name: str) -> str:
-    """What a name means, where the catalogue knows it."""
+def _is_among(asked: str, listed: list[str]) -> bool:
+    """Whether one of the names means the same: but for folders, endings and case, or as the
+    catalogue knows it."""
+    from headroom_bench.catalog.served import bare_name
+
+    plain = bare_name(asked).lower()
+    if any(bare_name(name).lower() == plain for name in listed):
+        return True
+    meant = _model(asked)
+    return meant is not None and meant in map(_model, listed[:_LOOKED_UP])
+
+
+def _model(name: str) -> str | None:
+    """What a name means; None where the catalogue does not know it."""
     from headroom_bench.catalog.served import served_model
 
     try:
         return served_model(name)
     except UserError:
-        return name
+        return None

@@ -27,15 +27,16 @@ def talk_of(record: RequestRecord) -> Talk:
 
 
 def mend(folder: RunFolder) -> list[RequestRecord]:
-    """Cuts what a kill left half written off the ends of both files; returns the whole records.
+    """Cuts what a kill left half written off the ends of all files; returns the whole records.
 
     Raises:
         UserError: a file cannot be read or written, or is damaged elsewhere than at its end.
     """
     requests, tokens = folder.path / REQUESTS, folder.path / "tokens.bin"
     try:
-        if requests.exists():
-            _end_line(requests)
+        for rows in (requests, folder.path / UNFINISHED):
+            if rows.exists():
+                _end_line(rows)
         if tokens.exists():
             _cut(tokens, token_times.whole_bytes(tokens.read_bytes()))
     except OSError as why:
@@ -111,16 +112,28 @@ def set_aside(
     return kept
 
 
-def all_set_aside(folder: RunFolder) -> list[RequestRecord]:
+def all_set_aside(folder: RunFolder, kept: list[RequestRecord]) -> list[RequestRecord]:
     """What `set_aside` moved away, now and at former resumptions. The server worked on it in the
-    run's time; an id is followed by `/N`, since it came again.
+    run's time; an id is followed by `/N`, since it came again. A resumption that was killed may
+    have left a record here twice, or among the `kept` too: each counts once.
 
     Raises:
         UserError: the file cannot be read.
     """
     path = folder.path / UNFINISHED
-    rows = enumerate(typed_rows(path, RequestRecord)) if path.exists() else ()
-    return [replace(record, request_id=f"{record.request_id}/{n}") for n, record in rows]
+    rows = typed_rows(path, RequestRecord) if path.exists() else ()
+    found = {_asked(record): record for record in rows}
+    for record in kept:
+        found.pop(_asked(record), None)
+    return [
+        replace(record, request_id=f"{record.request_id}/{n}")
+        for n, record in enumerate(found.values())
+    ]
+
+
+def _asked(record: RequestRecord) -> tuple[str, float]:
+    """Tells a request from the one that came again under its id."""
+    return record.request_id, record.started_at_s
 
 
 def latest_s(records: list[RequestRecord]) -> float:

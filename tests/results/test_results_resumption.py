@@ -12,7 +12,14 @@ from headroom_bench.errors import UserError
 from headroom_bench.records import RequestRecord
 from headroom_bench.results import token_times
 from headroom_bench.results.reading import read_requests
-from headroom_bench.results.resumption import latest_s, mend, set_aside, talk_of, without_twins
+from headroom_bench.results.resumption import (
+    all_set_aside,
+    latest_s,
+    mend,
+    set_aside,
+    talk_of,
+    without_twins,
+)
 from headroom_bench.results.run_folder import RecordWriter, RunFolder
 
 
@@ -67,6 +74,30 @@ def test_unfinished_conversations_are_set_aside_not_lost(folder: RunFolder) -> N
     write(folder, [records[1]])
     assert set_aside(folder, read_requests(folder.path), {talk_of(records[1])})
     assert aside.read_text().count(records[1].request_id) == 2, "appended"
+
+
+def test_what_a_killed_resumption_set_aside_counts_once(folder: RunFolder) -> None:
+    records = [record(user, turn=1, started_at_s=5.0 * user) for user in range(3)]
+    write(folder, records)
+    set_aside(folder, records, {talk_of(records[1]), talk_of(records[2])})
+    write(folder, [record(1, turn=1, started_at_s=50.0)])  # asked again
+    folder.append_rows("requests.unfinished.jsonl", records[1:])  # and by one that was killed
+    kept = [*read_requests(folder.path), records[2]]
+    aside = all_set_aside(folder, kept)
+    assert [(each.started_at_s, each.user) for each in aside] == [(5.0, 1)]
+    assert all_set_aside(folder, kept[:1]) != aside
+
+
+def test_a_file_of_what_was_set_aside_is_mended_too(folder: RunFolder) -> None:
+    records = [record(user) for user in range(2)]
+    write(folder, records)
+    set_aside(folder, records, {talk_of(records[1])})
+    aside = folder.path / "requests.unfinished.jsonl"
+    whole = aside.read_bytes()
+    aside.write_bytes(whole + whole[:20])
+    assert mend(folder) == records[:1]
+    assert aside.read_bytes() == whole
+    assert len(all_set_aside(folder, records[:1])) == 1
 
 
 def test_what_is_no_run_s_file_is_left_alone(folder: RunFolder) -> None:
