@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench.crowd.crowd import Crowd
 from headroom_bench.crowd.scale import least_people, scaled
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.box_words import beyond_training
 from headroom_bench.experiments.deployment import deployment_of, named_way_s
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
 from headroom_bench.experiments.prediction import links_of, predict_crowd
@@ -133,8 +134,11 @@ def redline(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
     if found["redline"]["passes"] is None and found["broke"]:
         for row in found["broke"]["groups"]:
             row["passes_alone"] = _passes_alone(row["persona"], options, crowd, probe, on_trial)
-    odd = unlike_any_file(deployment.model, deployment.quant)
-    warnings = [*([odd] if odd else []), *found["warnings"]]
+    odd = (
+        unlike_any_file(deployment.model, deployment.quant),
+        beyond_training(deployment, deployment.ctx),
+    )
+    warnings = [*(told for told in odd if told), *found["warnings"]]
     return {**head, **found, "warnings": warnings}
 
 
@@ -196,7 +200,7 @@ def search(
 
     Raises `UserError` where nobody in the crowd has a target.
     """
-    targets = {name: persona.target for name, persona in crowd.personas().items()}
+    targets = crowd.targets()
     if not any(targets.values()):
         raise UserError(f"crowd {crowd.name}: nobody in it has a [target], so nothing can fail")
     least = least_people(crowd)

@@ -111,13 +111,16 @@ def phases_of(trials: Sequence[Trial], deployment: Deployment | None) -> dict[st
 
 
 def merged_limits(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """A limit's mean share over trials, with the evidence of the trial where it weighs most."""
+    """A limit's mean share over trials, each by how long it was, with the evidence of the trial
+    where it weighs most."""
     best: dict[str, dict[str, Any]] = {}
     total: dict[str, float] = {}
-    for row in (row for trial in trials for row in trial.limits):
-        limit = row["limit"]
-        total[limit] = total.get(limit, 0.0) + row["share"]
-        if limit not in best or row["share"] > best[limit]["share"]:
-            best[limit] = row
-    merged = [{**row, "share": total[limit] / len(trials)} for limit, row in best.items()]
+    lived_s = sum(trial.window_s for trial in trials)
+    for trial in trials:
+        for row in trial.limits:
+            limit = row["limit"]
+            total[limit] = total.get(limit, 0.0) + row["share"] * trial.window_s / lived_s
+            if limit not in best or row["share"] > best[limit]["share"]:
+                best[limit] = row
+    merged = [{**row, "share": total[limit]} for limit, row in best.items()]
     return sorted(merged, key=lambda row: -row["share"])

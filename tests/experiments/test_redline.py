@@ -22,7 +22,7 @@ from headroom_bench.experiments.redline import (
     search,
     simulated_probe,
 )
-from headroom_bench.experiments.redline_trials import Trial
+from headroom_bench.experiments.redline_trials import Trial, merged_limits
 from headroom_bench.experiments.thinking import with_thinking
 from headroom_bench.judge.redline import Effort
 from headroom_bench.judge.verdict import LEAST_TURNS, Load, judge
@@ -412,3 +412,21 @@ def test_shares_near_their_target_are_told_in_tenths() -> None:
     page = page_of({"world": "measured", "target": "box", **document})
     assert "95.0%" not in page
     assert "95% of turns; 94.5% had it" in page
+
+
+def test_a_limit_s_share_is_of_the_time_of_all_trials() -> None:
+    def trial(window_s: float, share: float) -> Trial:
+        row = {"limit": "KV", "share": share, "evidence": f"{share:.0%}"}
+        return Trial(3, 1, window_s, 9, [], Load(), [], [row] if share else [], 0.1)
+
+    (row,) = merged_limits([trial(300.0, 0.8), trial(900.0, 0.4), trial(600.0, 0.0)])
+    assert row["share"] == pytest.approx((0.8 * 300 + 0.4 * 900) / 1800)
+    assert row["evidence"] == "80%"
+
+
+@pytest.mark.parametrize(("ctx", "told"), [(100_096, True), (40_960, False)])
+def test_contexts_that_a_model_does_not_have_are_told(ctx: int, told: bool) -> None:
+    where = target(model="qwen3-8b", hardware="dgx-spark", slots=1, ctx=ctx)
+    one = alone(load_persona("chat-reader"))
+    document = found(where, one, duration_s=60.0, warmup_s=0.0, most=1, repeats=1)
+    assert any("beyond the model's own of 40,960" in w for w in document["warnings"]) == told
