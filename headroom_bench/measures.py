@@ -68,6 +68,14 @@ def _sorted_gaps(times: Moments) -> Moments:
     return sorted(map(operator.sub, itertools.islice(times, 1, None), times))
 
 
+def unstreamed(record: RequestRecord, events: int) -> int:
+    """Hidden tokens that showed in none of an answer's `events`, as far as counts tell: of those
+    there are no more than visible tokens. Servers that keep reasoning back count it all the same.
+    """
+    hidden, visible = record.reasoning_tokens, record.visible_tokens
+    return hidden if hidden and visible is not None and events <= visible else 0
+
+
 _SHORT_TOKENS, _SHORT_SHARE = 2, 0.02
 """How far below what was asked for a count may be and say nothing: the token that ends an answer
 may or may not be counted, and a token may show in no event."""

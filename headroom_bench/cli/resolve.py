@@ -100,8 +100,8 @@ def _check_trust(target: Target, access: AccessFlags) -> None:
     """Raises `UserError` for flags of trust that trust nobody, or everybody."""
     if access.ca_file is not None and access.insecure:
         raise UserError("--ca-file says whom to trust and --insecure trusts anybody: leave one out")
-    proxy = access.proxy or target.proxy or ""
-    tls = target.url.startswith("https:") or proxy.startswith(("https:", "env"))
+    proxy = (access.proxy or target.proxy or "").lower()
+    tls = target.url.lower().startswith("https:") or proxy.startswith(("https:", "env"))
     if (access.ca_file is not None or access.insecure) and not tls:
         raise UserError("--ca-file and --insecure are for https targets, which this one is not")
 

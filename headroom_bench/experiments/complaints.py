@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from headroom_bench.measures import unstreamed
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import shortened
 from headroom_bench.units import counted
@@ -82,7 +83,9 @@ def _merged(records: list[RequestRecord]) -> list[str]:
     known = [r for r in streamed if r.tokens_source != "events"]
     events = sum(r.stream_events or 0 for r in known)
     # The end of sequence may be counted, and show in no event.
-    tokens = sum(max(0, (r.completion_tokens or 0) - 1) for r in known)
+    tokens = sum(
+        max(0, (r.completion_tokens or 0) - unstreamed(r, r.stream_events or 0) - 1) for r in known
+    )
     if tokens < MERGED * events or not events:
         return []
     return [

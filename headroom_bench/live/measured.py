@@ -15,7 +15,7 @@ from headroom_bench.live.clock import RunClock
 from headroom_bench.live.exchange import Exchange
 from headroom_bench.live.reading import Channel, Reading, failure
 from headroom_bench.live.told import told_count, told_ms
-from headroom_bench.measures import answer_was_cut, fill_timing, first_visible
+from headroom_bench.measures import answer_was_cut, fill_timing, first_visible, unstreamed
 from headroom_bench.records import RequestRecord
 from headroom_bench.redaction import shortened
 
@@ -59,9 +59,8 @@ def fill_from_wire(
     if record.sent_s is not None and record.end_s is not None and len(times):
         counts = reading.token_counts[0], reading.token_counts[-1]
         first, last = counts if _agree(counts, record.completion_tokens) else (None, None)
-        fill_timing(
-            record, record.sent_s, times, first or _tokens_an_event(record, len(times)), last
-        )
+        with_first = first or _tokens_with_the_first(record, reading)
+        fill_timing(record, record.sent_s, times, with_first, last)
         record.ttfv_s = _ttfv(request, reading.channels, times, record.sent_s, record.end_s)
         # Of two tokens in one event the second is the end of sequence, which shows in none.
         unseen = 1 if len(times) == 1 else 0
@@ -87,10 +86,13 @@ def _way_s(record: RequestRecord, round_trip_s: float | None) -> float | None:
     return min(round_trip_s, max(0.0, record.ttft_s - (record.server_prefill_s or 0.0)))
 
 
-def _tokens_an_event(record: RequestRecord, events: int) -> float:
-    """What the first event held, where the server says only how many came in all: as many as every
-    other one; never less than one, since a token may show in none."""
-    return max(1.0, (record.completion_tokens or 0) / events)
+def _tokens_with_the_first(record: RequestRecord, reading: Reading) -> float:
+    """Tokens that had come with the first event, where the server says only how many came in all:
+    those that it streams in none, and as many as every other event held; never less than one, since
+    a token may show in none."""
+    events = len(reading.stamps_ns)
+    unseen = 0 if "reasoning" in reading.channels else unstreamed(record, events)
+    return unseen + max(1.0, ((record.completion_tokens or 0) - unseen) / events)
 
 
 def _fill_stamps(record: RequestRecord, exchange: Exchange, clock: RunClock) -> None:

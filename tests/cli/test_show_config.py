@@ -72,3 +72,8 @@ def test_a_url_and_a_shipped_target(capsys: pytest.CaptureFixture[str]) -> None:
     assert got["target.url"] == {"value": "http://127.0.0.1:9", "from": "TARGET"}
     got = shown(capsys, "mock")
     assert got["target.server.hardware"]["from"] == "targets/mock.toml"
+
+
+def test_a_scheme_may_be_in_capitals() -> None:
+    words = ["run", "HTTPS://127.0.0.1:9", "--insecure", "--show-config"]
+    assert run_app(words) == 0

@@ -36,3 +36,11 @@ def test_events_of_several_tokens_are_told(events: int, tokens: int, told: bool)
     assert len(found) == told
     drafted = record(stream_events=events, completion_tokens=tokens, draft_tokens=90)
     assert not complaints([drafted])
+
+
+def test_reasoning_that_is_kept_back_merges_no_events() -> None:
+    hidden = record(
+        stream_events=20, completion_tokens=100, reasoning_tokens=80, visible_tokens=20,
+        tokens_source="usage",
+    )  # fmt: skip
+    assert complaints([hidden] * 3) == []
