@@ -10,6 +10,12 @@ LARGEST_UNPACKED_BYTES = 2**26
 UNPACKED_AT_ONCE_BYTES = 2**16
 """A thousand times as much may be in a packed piece. So many bytes, be they all ends of lines, are
 2 ms of work."""
+_PACKINGS = {
+    "aes128gcm", "br", "compress", "dcb", "dcz", "deflate", "exi", "gzip", "pack200-gzip",
+    "x-compress", "x-gzip", "zstd",
+}  # fmt: skip
+"""IANA's registry of HTTP content codings. Servers also write `none`, or `utf-8`, of a plain body.
+"""
 _GZIP, _ZLIB, _BARE = 31, 15, -15
 """`wbits` of zlib, by what a stream begins with."""
 
@@ -21,7 +27,7 @@ class PackingError(Exception):
 def packing(encoding: str) -> str:
     """What a Content-Encoding says that a body is packed with; empty for none."""
     named = [name.strip().lower() for name in encoding.split(",")]
-    return ", ".join(name for name in named if name not in ("", "identity"))
+    return ", ".join(name for name in named if name in _PACKINGS)
 
 
 class Unpacker:

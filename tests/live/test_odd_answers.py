@@ -178,6 +178,16 @@ async def test_two_choices_in_an_event_are_one_event() -> None:
     assert (record.stream_events, record.completion_tokens) == (4, 8)
 
 
+async def test_a_rate_is_not_of_reasoning_that_was_kept_back() -> None:
+    """40 hidden tokens before four words, in no event: they came with the first."""
+    told = usage(5, 44, completion_tokens_details={"reasoning_tokens": 40})
+    record, _, _ = await measure(streamed(*WORDS, event(finish()) + event(told) + DONE))
+    assert (record.reasoning_tokens, record.visible_tokens, record.stream_events) == (40, 4, 4)
+    assert record.last_token_s is not None
+    assert record.ttft_s is not None
+    assert record.tpot_s == pytest.approx((record.last_token_s - record.ttft_s) / 3)
+
+
 # --- packed bodies ------------------------------------------------------------------------------
 
 WHOLE = b"".join([*WORDS, TAIL])
@@ -204,6 +214,8 @@ def bare_deflate(data: bytes) -> bytes:
         (zlib.compress(WHOLE), "deflate"),
         (bare_deflate(WHOLE), "deflate"),
         (WHOLE, "identity"),
+        (WHOLE, "none"),
+        (WHOLE, "UTF-8"),
     ],
 )
 @pytest.mark.parametrize("end", [END, HANG])
@@ -240,13 +252,3 @@ async def test_a_packed_body_that_breaks_off_is_read_as_far_as_it_goes() -> None
     record, reading, _ = await measure(packed(begun, "gzip"))
     assert record.error_kind == "truncated"
     assert reading.text == " w0 w1 w2 w3"
-
-
-async def test_a_rate_is_not_of_reasoning_that_was_kept_back() -> None:
-    """40 hidden tokens before four words, in no event: they came with the first."""
-    told = usage(5, 44, completion_tokens_details={"reasoning_tokens": 40})
-    record, _, _ = await measure(streamed(*WORDS, event(finish()) + event(told) + DONE))
-    assert (record.reasoning_tokens, record.visible_tokens, record.stream_events) == (40, 4, 4)
-    assert record.last_token_s is not None
-    assert record.ttft_s is not None
-    assert record.tpot_s == pytest.approx((record.last_token_s - record.ttft_s) / 3)
