@@ -11,10 +11,12 @@ _LETTERS = 100
 
 
 def typed_path(text: str) -> Path:
-    """The path that a text means, `~` being a home. Raises `UserError` where it can be none: too
+    """The path that a text means, `~` at its very start being a home. Raises `UserError` where it can be none: too
     long a name, nobody's home, a folder that may not be looked into."""
     try:
-        path = Path(text).expanduser()
+        path = Path(text)
+        if text.startswith("~"):  # a Path forgets the `./` that tells a file of that name
+            path = path.expanduser()
         path.exists()
     except OSError as why:
         raise UserError(f"{text[:_LETTERS]!r} cannot be a path: {why.strerror}") from None
