@@ -11,8 +11,8 @@ _LETTERS = 100
 
 
 def typed_path(text: str) -> Path:
-    """The path that a text means, `~` at its very start being a home. Raises `UserError` where it can be none: too
-    long a name, nobody's home, a folder that may not be looked into."""
+    """The path that a text means, `~` at its very start being a home. Raises `UserError` where it
+    can be none: too long a name, nobody's home, a folder that may not be looked into."""
     try:
         path = Path(text)
         if text.startswith("~"):  # a Path forgets the `./` that tells a file of that name

@@ -119,7 +119,7 @@ class JournalWatch:
                 f"the journal could not be followed to the end: {self.tail.failure}; "
                 "what came after is not known"
             )
-        if self.records and not asked:
+        if self.records and not asked and any(record.ok for record in requests):
             warn(
                 f"the journal's {counted(len(self.records), 'answer')} cannot be told apart: what "
                 "this server answers carries no times of its own to find them by"

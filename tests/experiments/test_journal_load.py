@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-from record_makers import record
+from datetime import datetime
+from pathlib import Path
 
-from headroom_bench.experiments.journal_watch import mark_truncated
+import pytest
+from record_makers import failed, record
+
+from headroom_bench.experiments.journal_watch import JournalWatch, mark_truncated
 from headroom_bench.experiments.server_clock import fill_queues, load_within
+from headroom_bench.journal.tail import JournalTail
 from headroom_bench.judge.verdict import Load
-from headroom_bench.records import JournalRecord
+from headroom_bench.records import JournalRecord, RequestRecord
+from headroom_bench.results.run_folder import RunFolder
 
 
 def told(
@@ -89,3 +94,18 @@ def test_what_the_journal_calls_truncated_is_of_the_requests_that_it_was_joined_
     whole.truncated, cut.truncated, others.truncated = False, True, True
     mark_truncated([whole, cut, others], asked)
     assert [one.truncated for one in asked] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("asked", "warned"), [([record()], True), ([failed("context_exceeded")], False), ([], False)]
+)
+def test_answers_without_times_are_told_and_failures_are_none(
+    asked: list[RequestRecord], warned: bool, tmp_path: Path
+) -> None:
+    """A server that refused everything has given no answer that could have carried times."""
+    watch = JournalWatch(JournalTail(tmp_path / "log", "log"), records=[told(1.0, 2.0, None)])
+    folder = RunFolder.create(tmp_path, "box", "demo", datetime(2026, 1, 2))
+    warnings: list[str] = []
+    watch.conclude(asked, folder, (0.0, 9.0), 2, 0.0, warnings.append)
+    assert len(warnings) == warned
+    assert all("the journal's 1 answer cannot be told apart" in line for line in warnings)
