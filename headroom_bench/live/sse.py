@@ -12,6 +12,8 @@ from typing import NamedTuple
 _BOM = b"\xef\xbb\xbf"
 _QUIET = 200
 """Pieces and lines without an event after which the reader may give way: some 0.1 ms of work."""
+_QUIET_BYTES = 2**11
+"""So much of a piece counts as one more: what was packed comes in large ones."""
 
 
 class StreamEvent(NamedTuple):
@@ -95,6 +97,7 @@ def stream_events(
         if stamped is None:
             continue
         stamp_ns, piece = stamped
+        quiet += len(piece) // _QUIET_BYTES
         for line in lines.feed(piece):
             quiet += 1
             if ready := event.add(line):

@@ -43,6 +43,12 @@ def test_what_holds_no_event_can_be_left_for_others(unit: bytes) -> None:
     assert yields >= 90
 
 
+def test_a_large_piece_without_a_line_end_is_as_much_work_as_many() -> None:
+    """A packed bomb comes in 64 KiB at a time: 200 of them were 60 ms without a pause."""
+    _, yields = read([b"x" * 2**16] * 200)
+    assert yields >= 25
+
+
 def test_an_event_too_large_to_be_one_is_not_parsed() -> None:
     huge = b'data: {"choices":[{"delta":{"content":"' + b"x" * 2**23 + b'"}}]}\n\n'
     reading, _ = read([huge])
