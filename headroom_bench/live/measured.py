@@ -117,7 +117,7 @@ def _fill_counts(record: RequestRecord, reading: Reading) -> None:
     prompt, completion = told_count(usage, "prompt_tokens"), told_count(usage, "completion_tokens")
     if completion is not None and not (prompt == 0 and completion == 0):
         record.tokens_source = "usage"
-    elif "predicted_n" in timings:
+    elif told_count(timings, "predicted_n") is not None:
         cached, evaluated = told_count(timings, "cache_n") or 0, told_count(timings, "prompt_n")
         prompt = None if evaluated is None else cached + evaluated
         completion = told_count(timings, "predicted_n")

@@ -178,6 +178,13 @@ async def test_two_choices_in_an_event_are_one_event() -> None:
     assert (record.stream_events, record.completion_tokens) == (4, 8)
 
 
+@pytest.mark.parametrize("told", [None, "four", -1, 10**9])
+async def test_a_count_that_cannot_be_is_not_told_and_events_are_counted(told: Any) -> None:
+    last = event({**finish(), "timings": {"prompt_n": 5, "predicted_n": told}})
+    record, _, _ = await measure(streamed(*WORDS, last, DONE))
+    assert (record.ok, record.completion_tokens, record.tokens_source) == (True, 4, "events")
+
+
 async def test_a_rate_is_not_of_reasoning_that_was_kept_back() -> None:
     """40 hidden tokens before four words, in no event: they came with the first."""
     told = usage(5, 44, completion_tokens_details={"reasoning_tokens": 40})
