@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headroom_bench.judge.turns import TargetLike, Turn
-from headroom_bench.judge.verdict import LEAST_TURNS, GroupVerdict, Load, is_lost, misses
+from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
 from headroom_bench.judge.waits import Phase
 from headroom_bench.units import counted
 
@@ -159,11 +159,8 @@ def first_to_break(
     lost = [group for name, group in groups.items() if is_lost(group, targets[name])]
     if not lost:
         return None
-    # Whoever has the turns of a verdict comes before those who may have been unlucky.
-    worst = max(
-        lost,
-        key=lambda group: (group.turns >= LEAST_TURNS, misses(group, targets[group.persona])),
-    )
+    # In standard errors: few turns weigh little, and bad luck is none of those who are lost.
+    worst = max(lost, key=lambda group: misses(group, targets[group.persona]))
     unmet = [turn for turn in turns if turn.persona == worst.persona and turn.met is False]
     rows = what_broke(unmet, load, bound_by_phase, on_radio)
     return {

@@ -8,10 +8,10 @@ import pytest
 from record_makers import failed, record
 
 from headroom_bench.crowd.persona import Target
-from headroom_bench.judge.causes import what_broke
+from headroom_bench.judge.causes import first_to_break, what_broke
 from headroom_bench.judge.limits import limits_of, time_by_bound_in
 from headroom_bench.judge.turns import Turn, turns_of
-from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, misses
+from headroom_bench.judge.verdict import GroupVerdict, Load, is_lost, judge, misses
 from headroom_bench.judge.waits import Phase
 from headroom_bench.records import RequestRecord
 
@@ -351,3 +351,19 @@ def test_no_failed_request_is_compared_with_all_others(monkeypatch: pytest.Monke
     ended = [failed("context_exceeded", ttft_s=0.5, user=user) for user in range(3)]
     (row,) = limits_of(ended, Load(), None)
     assert (row["limit"], row["share"]) == ("KV", 1.0)
+
+
+def test_who_surely_misses_breaks_before_who_narrowly_does() -> None:
+    """23 of 26 turns in time are 1.5 standard errors short; none of 15 are 17."""
+    chat = [turn_of("chat", n, met=n < 23) for n in range(26)]
+    voice = [turn_of("voice", n, met=False) for n in range(15)]
+    targets = {"chat": E2E, "voice": E2E}
+    _, groups = judge([*chat, *voice], targets, Load())
+    broke = first_to_break(groups, [*chat, *voice], targets, Load(), BOUND)
+    assert broke is not None
+    assert (broke["persona"], broke["also_failing"]) == ("voice", ["chat"])
+
+
+def turn_of(persona: str, number: int, met: bool) -> Turn:
+    wait_s = 0.5 if met else 2.0
+    return Turn(persona, wait_s, 1, wait_s, met, False, {"decode": wait_s}, user=number)
