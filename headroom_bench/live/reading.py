@@ -35,6 +35,8 @@ Channel = Literal["content", "reasoning", "tool", "silent"]
 """silent: a token that decodes to nothing (yet), told by the server's running count."""
 _SEEN_FIRST: tuple[Channel, ...] = ("content", "reasoning", "tool")
 """As which an event counts that carries several: what the most devices show."""
+_OURS = ("", "message")
+"""Names of events that are read by everybody who does not ask for names (WHATWG)."""
 _WHOLE_BODY = 0
 _FAILED = ("error", "abort")
 """Finish reasons of answers that did not finish: vLLM's, SGLang's, OpenRouter's."""
@@ -207,7 +209,7 @@ def _read_event(
         start = shortened(data[:_LOOKED_AT].decode("utf-8", "replace"), 80)
         if name == "error":
             reading.error = start
-        elif reading.nonsense is None:
+        elif reading.nonsense is None and name in _OURS:  # others may say what they like
             reading.nonsense = f"an event that is not a JSON object: {start!r}"
             reading.nonsense_at = reading.events
         return None

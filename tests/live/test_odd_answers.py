@@ -145,6 +145,12 @@ async def test_an_error_is_an_end_and_not_waited_past(told: bytes) -> None:
     assert record.error_kind == "stream_error"
 
 
+@pytest.mark.parametrize("said", [b"event: ping\ndata: ping\n\n", b"event: ping\ndata: {}\n\n"])
+async def test_an_event_of_another_name_says_what_it_likes(said: bytes) -> None:
+    record, _, _ = await measure(streamed(*WORDS[:2], said, *WORDS[2:], TAIL))
+    assert (record.ok, record.error, record.stream_events) == (True, None, 4)
+
+
 @pytest.mark.parametrize("reason", ["error", "abort"])
 async def test_an_answer_that_was_given_up_by_the_server_is_a_failure(reason: str) -> None:
     record, _, _ = await measure(streamed(*WORDS, event(finish(reason)), event(usage(5, 4)), DONE))
