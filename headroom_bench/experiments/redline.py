@@ -145,12 +145,14 @@ def redline(options: RedlineOptions, on_trial: OnTrial) -> dict[str, Any]:
 def _passes_alone(
     name: str, options: RedlineOptions, crowd: Crowd, probe: CrowdProbe, on_trial: OnTrial
 ) -> bool | None:
-    """Whether one of a persona passes with nobody beside it; None where that was not judged."""
+    """Whether one of a persona passes with nobody beside it; None where that was not judged, or
+    where further turns may well say otherwise."""
     (group, *_) = (group for group in crowd.groups if group.persona.name == name)
     alone = dataclasses.replace(crowd, groups=(dataclasses.replace(group, count=1),))
     single = dataclasses.replace(options, most=1)
-    found = search(single, alone, probe, None, on_trial)["redline"]
-    return None if found["unjudged"] else found["passes"] == 1
+    document = search(single, alone, probe, None, on_trial)
+    found, (point,) = document["redline"], document["curve"]
+    return None if found["unjudged"] or point["doubt"] >= LIKELY else found["passes"] == 1
 
 
 def named(deployment: Deployment, target: Target) -> dict[str, Any]:
