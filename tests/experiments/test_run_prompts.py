@@ -95,7 +95,10 @@ def test_a_shared_prefix_is_half(tmp_path: Path) -> None:
     assert sum(140 <= tokens <= 165 for tokens in cached) >= len(rows) - 2
     summary = json.loads(ran.out)
     assert summary["prompts"]["shared_share"] == 0.5
-    assert 0.3 < summary["by_persona"]["probe"]["cached_share"] <= 0.5
+    assert 0.3 < sum(cached) / sum(row["prompt_tokens"] for row in rows) <= 0.5
+    told = summary["by_persona"]["probe"]["cached_share"]
+    counted = [row["cached_tokens"] for row in rows if row["valid"]]  # a busy machine may spoil all
+    assert told == (pytest.approx(sum(counted) / (300 * len(counted))) if counted else None)
 
 
 @pytest.mark.parametrize("dialect", ["llamacpp", "vllm"])
