@@ -52,9 +52,7 @@ def test_measured_and_predicted_agree(ran: Ran) -> None:
 
     Request by request, because few requests have coarse medians: TTFT and E2E of most are within
     5 % or 5 ms, whichever is larger. (The demo's medians over half a minute are the README's.)
-    Where the run itself says that the machine was too busy for the mock, fewer are.
     """
-    late = any("the mock server was late" in told for told in ran.json("summary.json")["warnings"])
     measured = {row["request_id"]: row for row in ran.rows("requests.jsonl")}
     predicted = {row["request_id"]: row for row in ran.rows("predicted.jsonl")}
     assert measured.keys() == predicted.keys()
@@ -65,7 +63,7 @@ def test_measured_and_predicted_agree(ran: Ran) -> None:
             for name, row in measured.items()
             if row["valid"]
         ]
-        assert sum(close) / len(close) >= (0.5 if late else 0.7), metric
+        assert sum(close) / len(close) >= 0.7, metric
     for name, row in measured.items():
         assert row["prompt_tokens"] == predicted[name]["prompt_tokens"]
         assert row["completion_tokens"] == predicted[name]["completion_tokens"]

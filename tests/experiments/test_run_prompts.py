@@ -279,6 +279,6 @@ def test_a_real_server_counts_what_was_asked(real: Ran) -> None:
     # An answer may be cut into other tokens when it is sent back, in the round that follows it as
     # much as in the next turn, than it was generated in.
     off = [row["prompt_tokens"] - row["sent_tokens"] for row in rows]
-    assert off.count(0) >= len(off) / 2, off
+    assert off.count(0) >= 0.85 * len(off), off
     assert max(map(abs, off)) <= 2
     assert all(row["cached_tokens"] <= row["reusable_tokens"] + 16 for row in first_requests(rows))
