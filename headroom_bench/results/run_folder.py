@@ -186,7 +186,7 @@ class RecordWriter:
                 self._tokens.flush()
             except OSError as why:
                 self._close_files()
-                raise _unwritable(why) from None
+                raise self._unwritable(why) from None
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self.worst_lag_s = 0.0
         """Longest that a record waited until it was with the operating system."""
@@ -213,7 +213,7 @@ class RecordWriter:
                 self._write(entry)
             except OSError as why:
                 self._failure = self._failure or why
-                entry.done.set_exception(_unwritable(why))
+                entry.done.set_exception(self._unwritable(why))
             else:
                 entry.done.set_result(None)
             self.worst_lag_s = max(self.worst_lag_s, time.monotonic() - entry.queued_at_s)
@@ -241,7 +241,7 @@ class RecordWriter:
         unclosed = self._close_files()
         failure = self._failure or unclosed
         if failure is not None:
-            raise _unwritable(failure)
+            raise self._unwritable(failure)
 
     def _close_files(self) -> OSError | None:
         """Closes both; tells what kept the last bytes from being written."""
@@ -253,9 +253,9 @@ class RecordWriter:
                 failure = failure or why
         return failure
 
-
-def _unwritable(why: OSError) -> UserError:
-    return UserError(f"results cannot be written: {why.strerror}")
+    def _unwritable(self, why: OSError) -> UserError:
+        told = f"{self._folder}: results cannot be written: {why.strerror}"
+        return UserError(f"{told}; what stands there is kept, --resume goes on with it")
 
 
 def _append(path: Path) -> IO[bytes]:
