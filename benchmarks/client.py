@@ -142,7 +142,7 @@ class Pacer:
             elif isinstance(key.fileobj, socket.socket):
                 begun += self.read(key.fileobj)
         if begun:
-            self.queue = deque(sorted([*self.queue, *begun]))
+            self.queue = deque(sorted([*self.queue, *begun], key=lambda stream: stream.due_ns))
         return True
 
     def accept(self) -> None:
