@@ -51,9 +51,10 @@ def shared_prefix_tokens(cached: Sequence[Segment], asked: Sequence[Segment]) ->
         if have.content_id == want.content_id and have.tokens == want.tokens:
             tokens += want.tokens
             continue
-        for ours, theirs in zip(have.blocks, want.blocks, strict=False):
-            if ours != theirs:
-                break
-            tokens += HASH_BLOCK_TOKENS
+        if have.blocks:  # simulated prompts have none, and are compared ten times each
+            for ours, theirs in zip(have.blocks, want.blocks, strict=False):
+                if ours != theirs:
+                    break
+                tokens += HASH_BLOCK_TOKENS
         break
     return tokens

@@ -42,12 +42,13 @@ class _Place:
 class HostCache:
     """Room for so many tokens; one text is kept however long it is."""
 
-    __slots__ = ("_numbers", "_places", "_root", "_texts", "limit", "tokens")
+    __slots__ = ("_numbers", "_places", "_root", "limit", "texts", "tokens")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.tokens = 0
-        self._texts: OrderedDict[int, Held] = OrderedDict()  # the oldest first
+        self.texts: OrderedDict[int, Held] = OrderedDict()
+        """What is parked, by number, the oldest first."""
         self._places: dict[int, list[_Place]] = {}  # the beginnings of each text
         self._numbers = count()
         self._root = _Place(None, 0)
@@ -55,7 +56,7 @@ class HostCache:
     def park(self, held: Held) -> int:
         """Keep a copy. Returns the tokens that were copied: 0 where all of it is here already."""
         valid = held.valid_tokens
-        if not valid or held.parked_in in self._texts:
+        if not valid or held.parked_in in self.texts:
             return 0
         for number, other, shared in self._related(held.segments):
             if min(shared, valid) == valid:
@@ -64,14 +65,14 @@ class HostCache:
             if shared == other.valid_tokens:
                 self._drop(number)
         number = held.parked_in = next(self._numbers)
-        self._texts[number] = held
+        self.texts[number] = held
         self.tokens += valid
         places = self._places[number] = self._make_places(held.segments)
         for place in places:
             place.living += 1
             heappush(place.texts, (valid, number))
-        while self.tokens > self.limit and len(self._texts) > 1:
-            self._drop(next(iter(self._texts)))
+        while self.tokens > self.limit and len(self.texts) > 1:
+            self._drop(next(iter(self.texts)))
         return valid
 
     def fetch(self, asked: tuple[Segment, ...], shared: int, of: int) -> Held | None:
@@ -85,14 +86,14 @@ class HostCache:
                 best, kept, shared = number, share, tokens
         if best is None:
             return None
-        held = self._texts[best]
+        held = self.texts[best]
         self._drop(best)
         return held
 
     def _related(self, asked: tuple[Segment, ...]) -> list[tuple[int, Held, int]]:
         """For each beginning of `asked`, the longest first: the shortest text that has it, with the
         tokens that it shares. No other could win over these."""
-        texts = self._texts
+        texts = self.texts
         found: dict[int, tuple[int, Held, int]] = {}
         for place in reversed(self._find_places(asked)):
             heap = place.texts
@@ -133,7 +134,7 @@ class HostCache:
         return places
 
     def _drop(self, number: int) -> None:
-        texts = self._texts
+        texts = self.texts
         self.tokens -= texts.pop(number).valid_tokens
         for place in self._places.pop(number):
             place.living -= 1

@@ -177,11 +177,14 @@ class SlotMemory:
                 held = slot.held = better
                 task.moved += held.valid_tokens
                 shared = held.shared(task.segments)
-        for index in sorted(self.free):
-            other = self.free[index]
-            task.moved += host.park(other.held)
-            if self._pool.limit is not None and other.held.valid_tokens:
-                self._pool.idle -= other.held.valid_tokens
+        for other in self._slots:
+            lost = other.held
+            if not lost.valid_tokens or other.index not in self.free:
+                continue
+            if lost.parked_in not in host.texts:
+                task.moved += host.park(lost)
+            if self._pool.limit is not None:
+                self._pool.idle -= lost.valid_tokens
                 other.held = Held()
         return shared
 

@@ -29,4 +29,4 @@ def test_a_long_life_remembers_no_more_than_what_is_there() -> None:
             again = cache.fetch(text("short", 1).segments, 0, 0)
             cache.park(again or text("short", 1))
     assert cache.tokens <= 500
-    assert remembered(cache._root) <= 3 * 2 * len(cache._texts) + 20
+    assert remembered(cache._root) <= 3 * 2 * len(cache.texts) + 20
