@@ -30,7 +30,7 @@ from headroom_bench.results.resumption import (
     without_twins,
 )
 from headroom_bench.results.run_folder import RunFolder
-from headroom_bench.units import MOST_REPEATS
+from headroom_bench.units import MOST_REPEATS, MOST_S
 
 
 def take_up(
@@ -109,10 +109,15 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
     told = manifest.get("resumptions", [])
     resumptions = from_plain(list[Resumption], told, f"{where}: resumptions")
     former_s = resumptions[-1].clock_s if resumptions else 0.0
+    ended_s = max(latest_s(records), former_s)
+    if ended_s > MOST_S * options.time_scale:
+        raise UserError(
+            f"{folder.path}: its last record ends at {ended_s:g} s: no run lasts so long"
+        )
     earlier = Earlier(
         records,
         journal=EarlierJournal.of(folder.path),
-        ended_s=max(latest_s(records), former_s),
+        ended_s=ended_s,
         facts=None if facts is None else from_plain(TargetFacts, facts, f"{where}: target_facts"),
     )
     unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()

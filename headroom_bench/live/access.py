@@ -110,6 +110,9 @@ def _proxy(target: Target, origin: Origin) -> Proxy | None:
     found = known.get("https" if origin.tls else "http") or known.get("all")
     if not found:
         raise UserError("proxy env: the environment names no proxy for this target")
-    named = proxy_fields(found if "://" in found else f"http://{found}")
+    try:
+        named = proxy_fields(found if "://" in found else f"http://{found}")
+    except UserError as why:
+        raise UserError(f"proxy env: what the environment names is none: {why}") from None
     user, _, password = named.get("proxy_login", "").partition(":")
     return Proxy(named["proxy"], (user, password) if user or password else None)

@@ -10,7 +10,8 @@ from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_s
 from record_makers import record
 from run_tools import Running
 
-from headroom_bench.experiments.complaints import complaints
+from headroom_bench.experiments.complaints import complaints, first_failures
+from headroom_bench.records import RequestRecord
 
 
 async def test_an_answer_that_the_way_holds_back_is_told(tmp_path: Path) -> None:
@@ -44,3 +45,21 @@ def test_reasoning_that_is_kept_back_merges_no_events() -> None:
         tokens_source="usage",
     )  # fmt: skip
     assert complaints([hidden] * 3) == []
+
+
+def test_the_first_failure_of_each_kind_is_quoted() -> None:
+    def failed(name: str, kind: str, error: str | None) -> RequestRecord:
+        return record(request_id=name, ok=False, error_kind=kind, error=error)
+
+    records = [
+        record(),
+        failed("a/t0/r0", "abandoned", "nothing arrived"),
+        failed("b/t0/r0", "reset", "by\n peer"),
+        failed("c/t0/r0", "reset", "again"),
+        failed("d/t0/r0", "interrupted", "stopped"),
+        failed("e/t0/r0", "timeout", None),
+    ]
+    assert first_failures(records) == [
+        "reset, first in b/t0/r0: by peer",
+        "timeout, first in e/t0/r0: no message",
+    ]

@@ -292,6 +292,7 @@ def damage(run: Path, change: Callable[[list[str]], list[str]]) -> None:
         (r'"turn":[^,]*', f'"turn":{"9" * 99}', "record 1: turn: Expected"),
         (r'"started_at_s":[^,]*', '"started_at_s":NaN', "record 1: started_at_s: Expected"),
         (r'"conversation_id":"[^"]*', '"conversation_id":"x', "the conversation 'x'"),
+        (r'"end_s":[^,]*', '"end_s":1e18', "ends at 1e+18 s: no run lasts so long"),
     ],
 )
 def test_a_damaged_record_is_told(

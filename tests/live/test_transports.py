@@ -526,6 +526,9 @@ def test_which_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         assert used("http://192.0.2.2:1", f"http://{loopback}:80") is None
     with pytest.raises(UserError, match="names no proxy"):
         used("env", "https://model.test")
+    monkeypatch.setenv("https_proxy", "socks5://192.0.2.1:1080")
+    with pytest.raises(UserError, match="proxy env: what the environment names is none: write"):
+        used("env", "https://model.test")
 
 
 # --- addresses ----------------------------------------------------------------------------------
