@@ -149,6 +149,11 @@ async def test_slow_is_not_silent(through: Through) -> None:
     assert (await once(through, slow, timeouts)).ended == "complete"
 
 
+async def test_the_latest_event_counts(through: Through) -> None:
+    slow: list[Step] = [HEAD, *[WORD, 0.3] * 4, *ANSWER[2:]]  # the last but one is too old
+    assert (await once(through, slow, Timeouts(silence_s=0.55))).ended == "complete"
+
+
 async def test_patience_counts_from_the_last_event(through: Through) -> None:
     exchange = await once(through, [HEAD, WORD, *[0.04, COMMENT] * 20, HANG], Timeouts(), 0.12)
     assert exchange.ended == "abandoned"
