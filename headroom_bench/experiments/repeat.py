@@ -171,6 +171,7 @@ def _load(sides: Sequence[Mapping[str, Any]]) -> Load:
         all_slots_share=mean_over_windows(totals, "all_slots_share"),
         preempted=sum(row.get("preempted", 0) for row in totals),
         killed=sum(row.get("killed", 0) for row in totals),
+        one_pool=any(row.get("one_pool") for row in totals),
         slots=next((row["slots"] for row in totals if row.get("slots") is not None), None),
     )
 

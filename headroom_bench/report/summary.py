@@ -97,6 +97,7 @@ def summarise_world(
             "radio_busy_shares": dict(load.radio_busy_shares),
             "preempted": load.preempted,
             "killed": load.killed,
+            "one_pool": load.one_pool,
         },
         "bound_by_phase": dict(phases),
         "verdict": word,

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from run_tools import headroom
 
+from headroom_bench.experiments.repeat import _load
 from headroom_bench.report.terminal import print_summary
 
 WORDS = (
@@ -69,3 +70,14 @@ def test_repeats_that_are_too_short_say_how_long_each_should_be(tmp_path: Path) 
     page = io.StringIO()
     print_summary(summary, Console(file=page, width=300, color_system=None))
     assert f"note: {note}" in page.getvalue()
+
+
+def test_one_pool_of_memory_stays_one(tmp_path: Path) -> None:
+    words = ("simulate", "--hardware", "rtx-4090", "--model", "llama-3.1-8b", "--quant", "FP8")
+    known = {}
+    for runtime in ("vllm", "llamacpp"):
+        ran = headroom(*words, "--runtime", runtime, "--json", out=tmp_path / runtime)
+        assert ran.code == 0, ran.err
+        known[runtime] = json.loads(ran.out)
+    for runtime, one_pool in (("vllm", True), ("llamacpp", False)):
+        assert _load([known[runtime]] * 2).one_pool is one_pool
