@@ -125,6 +125,18 @@ def test_a_prediction_head_reads_no_more_of_a_context_than_layers_of_its_model()
     assert grown == pytest.approx(2 * 16_000 * c.kv_s / deployment.model.n_layers)
 
 
+def test_a_prediction_head_wakes_experts_as_a_layer_does() -> None:
+    deployment = served("Gemma 4 26B-A4B", quant="Q4_0", draft="mtp")
+    c, head = coefficients(deployment), drafter_of(deployment)
+    assert head is not None
+    woken = [
+        float(woken_experts(many, c.experts, c.experts_per_token, c.expert_exponent))
+        for many in (1, 8)
+    ]
+    more_s = head.pass_s(8, 0) - head.pass_s(1, 0)
+    assert more_s == pytest.approx(c.expert_s * (woken[1] - woken[0]) / deployment.model.n_layers)
+
+
 def test_a_model_that_drafts_for_itself_costs_whole_passes_of_it() -> None:
     """Only `mtp` is its own prediction head, whose model has one."""
     told = {"model": "qwen3-8b", "quant": "Q4_K_M"}
