@@ -31,6 +31,10 @@ def test_the_contracts_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["low"] < document["decode"]["tok_s_per_user"] < document["high"]
     assert document["confidence"] in ("MEASURED", "COMMUNITY", "INTERPOLATED", "ESTIMATED")
     assert all(isinstance(source, str) and source for source in document["sources"])
+    how = [source.partition(":")[0] for source in document["sources"]]
+    known = [word for word in how if word in ("fitted", "assumed")]
+    assert set(known) == {"fitted", "assumed"}
+    assert known == sorted(known, reverse=True), "the most telling first"
     assert document["fit"]["weights_gb"] == pytest.approx(63.4, rel=0.01)
 
 
