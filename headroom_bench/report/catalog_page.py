@@ -253,14 +253,22 @@ def _network(entry: Entry) -> Iterator[str]:
 
 def _people(entry: Entry) -> str:
     groups = entry.get("group", ())
-    return ", ".join(f"{group.get('count', 1)} {group['persona']}" for group in groups)
+    return ", ".join(
+        f"{group.get('count', 1)} {_renamed(group) or group['persona']}" for group in groups
+    )
+
+
+def _renamed(group: Entry) -> str | None:
+    """What a crowd calls its persona, where that is another name than the persona's own."""
+    name: str | None = group.get("overrides", {}).get("name")
+    return name
 
 
 def _crowd(entry: Entry) -> Iterator[str]:
     yield f"{entry['id']}: {entry.get('summary', 'a crowd')}."
     for group in entry.get("group", ()):
         link = f" over {group['link']}" if "link" in group else ""
-        other = group.get("overrides", {}).get("name")
+        other = _renamed(group)
         name = f" as {other}" if other else ""
         yield f"  {group.get('count', 1)} {group['persona']}{name}{link}"
 

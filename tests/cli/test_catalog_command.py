@@ -162,6 +162,7 @@ def test_crowds_are_listed_with_their_people(capsys: pytest.CaptureFixture[str])
     people = {group["persona"] for group in listed["tiny"]["group"]}
     assert people == {"chat-reader", "voice-command"}
     assert "  3 ide-coder over gbe" in _text(capsys, "crowds", "office").splitlines()
+    assert "1 translator-ar, 1 translator-es" in _text(capsys, "crowds"), "by their own names"
 
 
 def test_a_name_near_nothing_gets_no_guesses(capsys: pytest.CaptureFixture[str]) -> None:
