@@ -214,10 +214,10 @@ def _token_bytes(deployment: Deployment, ctx: int) -> float:
 
 def _pool_tokens(deployment: Deployment, ctx: int) -> int:
     """Tokens that fit beside the weights, a draft model's among them."""
-    from headroom_bench.roofline.memory import OVERHEAD_GB, loaded_gb, usable_gb
+    from headroom_bench.roofline.memory import OVERHEAD_GB, loaded_gb, usable_of
 
-    memory = usable_gb(deployment.hardware, deployment.runtime)
-    free = (memory - loaded_gb(deployment) - OVERHEAD_GB) * 1e9
+    held = loaded_gb(deployment) + OVERHEAD_GB * deployment.boxes
+    free = (usable_of(deployment) - held) * 1e9
     return max(int(free // _token_bytes(deployment, ctx)), 0)
 
 

@@ -15,6 +15,7 @@ from headroom_bench.roofline.grid import price_grid
 from headroom_bench.roofline.memory import cache_gb, fit, sequence_bytes
 from headroom_bench.roofline.offload import host_share
 from headroom_bench.roofline.pricer import Batch
+from headroom_bench.roofline.remedies import remedies
 from headroom_bench.target import ServerSpec
 
 
@@ -139,7 +140,11 @@ def test_a_prediction_has_the_room_that_the_box_has(runtime: str, share: float) 
     )
     need, design = fit(deployment), design_of(deployment, ServerSpec())
     hardware = deployment.hardware
-    assert need.usable_gb == min(share * hardware.memory_gb, hardware.usable_memory_gb)
+    if runtime == "tensorrt-llm":  # free_gpu_memory_fraction: of what the weights leave
+        held = need.weights_gb + need.overhead_gb
+        assert need.usable_gb - held == pytest.approx(share * (hardware.usable_memory_gb - held))
+    else:
+        assert need.usable_gb == min(share * hardware.memory_gb, hardware.usable_memory_gb)
     assert design.pool_tokens is not None
     assert need.max_context_tokens == min(design.pool_tokens, 131_072)
     grid = price_grid(
@@ -172,6 +177,32 @@ def test_slots_that_share_a_cache_hold_it_once() -> None:
     assert cache_gb(split) == pytest.approx(cache_gb(pooled))
     batch = Batch(1, 1000, 1000, 1)
     assert pooled.pricer().pass_s(batch) == split.pricer().pass_s(batch)
+
+
+def test_a_pool_that_does_not_fit_is_mended_as_a_pool() -> None:
+    """A unified cache is as long as one sequence may be, whatever the slots: a shorter context
+    shortens the pool, and fewer slots save nothing."""
+    alone = Deployment.named(model="Llama 3.1 8B", hardware="rtx-3060-12", quant="Q4_K_M")
+    pooled = with_room(alone, ServerSpec(slots=4, ctx=131_072, kv_unified=True))
+    need = fit(pooled)
+    assert not need.fits
+    longest = need.max_context_tokens
+    free = need.usable_gb - need.weights_gb - need.overhead_gb
+    assert longest == int(free * 1e9 // 131_072)  # bytes a token, by chance as many as the tokens
+    found = {remedy.change: remedy for remedy in remedies(pooled)}
+    assert f"a context of {longest:,} tokens" in found
+    assert not any("slot" in change for change in found)
+    assert all(remedy.total_gb <= remedy.usable_gb for remedy in found.values())
+
+
+def test_the_pool_of_two_boxes_is_what_both_leave() -> None:
+    def pool(boxes: int) -> int:
+        made = Deployment.named(
+            model="Llama 3.1 8B", hardware="rtx-4090", quant="FP8", runtime="vllm", boxes=boxes
+        )
+        return design_of(made, ServerSpec()).pool_tokens or 0
+
+    assert pool(2) > 2 * pool(1)
 
 
 def test_windows_are_each_sequence_s_own_in_a_shared_cache_too() -> None:

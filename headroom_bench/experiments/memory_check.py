@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headroom_bench.designs import design_of
 from headroom_bench.errors import UserError
-from headroom_bench.roofline.memory import OVERHEAD_GB, kv_gb, loaded_gb, usable_gb
+from headroom_bench.roofline.memory import OVERHEAD_GB, kv_gb, loaded_gb, usable_of
 from headroom_bench.roofline.offload import host_share
 from headroom_bench.target import ServerSpec
 
@@ -21,7 +21,7 @@ def why_it_does_not_fit(deployment: Deployment, server: ServerSpec | None) -> st
     except UserError as why:
         return str(why)
     weights = loaded_gb(deployment)
-    usable = usable_gb(deployment.hardware, deployment.runtime) * deployment.boxes
+    usable = usable_of(deployment)
     if design.memory == "split_slots":
         cache = kv_gb(deployment, design.parallel, design.ctx)
     else:  # one pool, or caches that grow as needed: one sequence has to fit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headroom_bench.catalog import find_hardware
 from headroom_bench.roofline.builds import NEWEST_BUILD, newer_than_known
 from headroom_bench.roofline.constants import family_of
-from headroom_bench.roofline.memory import Fit, fit, kv_gb, taken_share
+from headroom_bench.roofline.memory import Fit, fit, kv_gb, shared_memory, taken_share
 from headroom_bench.roofline.offload import host_share
 from headroom_bench.roofline.ranges import MEASURED, Range
 from headroom_bench.roofline.weights import unlike_any_file
@@ -48,8 +48,9 @@ def _of_figures(question: Question, deployment: Deployment, need: Fit, served: i
     share, box = taken_share(deployment.runtime), deployment.hardware
     if not need.fits and need.total_gb <= box.usable_memory_gb * deployment.boxes:
         notes.append(
-            f"{deployment.runtime.name} takes {share:.0%} of the memory unless it is told to take "
-            f"more; all of the {box.usable_memory_gb:g} GB that a box can spare would do"
+            f"{deployment.runtime.name} takes {share:.0%} of {shared_memory(deployment.runtime)} "
+            f"unless it is told to take more; all of the {box.usable_memory_gb:g} GB that a box can "
+            "spare would do"
         )
     if (beside := deployment.draft_model) is not None:
         cache = kv_gb(beside, deployment.slots, deployment.ctx)

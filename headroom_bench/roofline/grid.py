@@ -73,7 +73,8 @@ def price_grid(
     window = _on_models([float(kv.window_tokens or _NO_WINDOW) for kv in kvs])
     cache = users * _sequence_bytes(kvs, context, ubatch)
     need = total + cache + OVERHEAD_GB * 1e9
-    usable = _on_boxes([usable_gb(box, runtime) * 1e9 for box in boxes])
+    held = total / 1e9 + OVERHEAD_GB
+    usable = np.concatenate([usable_gb(box, runtime, held) * 1e9 for box in boxes], axis=1)
     tiers = _on_boxes([float(has_second_tier(box, runtime.id)) for box in boxes])
     parts = spilled((need - usable) * tiers, routed, always)
     host = HostShare(*parts, _on_boxes([host_byte_s(box) for box in boxes]))

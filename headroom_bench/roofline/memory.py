@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from headroom_bench.catalog import Hardware, Runtime
 from headroom_bench.roofline.deployment import Deployment
@@ -13,6 +16,8 @@ OVERHEAD_GB = 0.8
 """Framework and device context (Methodology page, section 1)."""
 _SHARES = {"vllm": "gpu_memory_utilization", "tensorrt-llm": "free_gpu_memory_fraction"}
 """The defaults of runtimes' entries that say how much of the memory they take."""
+_SHARES_WHAT_IS_FREE = "tensorrt-llm"
+"""Its share is of what weights leave; that of the others is of all."""
 _SGLANG_SHARE = 0.85
 """mem_fraction_static is computed at start, about 0.80 to 0.90: the middle."""
 
@@ -28,7 +33,8 @@ class Fit:
     overhead_gb: float
     usable_gb: float
     max_context_tokens: int
-    """The longest context a sequence with all slots in use; capped at the model's own limit."""
+    """The longest context a sequence with all slots in use, or of one pool that they share;
+    capped at the model's own limit."""
     max_users: int
     """Sequences with the deployment's context each."""
 
@@ -44,7 +50,7 @@ class Fit:
 
 
 def taken_share(runtime: Runtime) -> float:
-    """How much of a box's memory a runtime takes for weights and cache unless it is told
+    """How much of a box's memory, or of what weights leave of it, a runtime takes unless it is told
     otherwise: those that reserve one pool of pages at their start leave some; 1 of all others."""
     share = runtime.defaults.get(_SHARES.get(runtime.id, ""))
     if isinstance(share, int | float):
@@ -52,9 +58,24 @@ def taken_share(runtime: Runtime) -> float:
     return _SGLANG_SHARE if runtime.id == "sglang" else 1.0
 
 
-def usable_gb(box: Hardware, runtime: Runtime) -> float:
-    """Memory of one box that a runtime uses."""
-    return min(box.memory_gb * taken_share(runtime), box.usable_memory_gb)
+def shared_memory(runtime: Runtime) -> str:
+    """What that share is of, in words."""
+    return "what the weights leave" if runtime.id == _SHARES_WHAT_IS_FREE else "the memory"
+
+
+def usable_gb(box: Hardware, runtime: Runtime, held_gb: Any) -> Any:
+    """Memory of one box that a runtime uses where weights and overhead hold `held_gb` of it (a
+    float or an array): its share of all, or, of TensorRT-LLM, of what they leave."""
+    share = taken_share(runtime)
+    if runtime.id == _SHARES_WHAT_IS_FREE:
+        return box.usable_memory_gb - (1 - share) * np.maximum(box.usable_memory_gb - held_gb, 0.0)
+    return min(box.memory_gb * share, box.usable_memory_gb) + 0.0 * held_gb
+
+
+def usable_of(deployment: Deployment) -> float:
+    """GB that a deployment's runtime uses of all its boxes."""
+    held = loaded_gb(deployment) / deployment.boxes + OVERHEAD_GB
+    return float(usable_gb(deployment.hardware, deployment.runtime, held)) * deployment.boxes
 
 
 def weights_gb(params_b: float, bits_per_weight: float) -> float:
@@ -73,13 +94,13 @@ def cache_gb(deployment: Deployment) -> float:
     and recurrent states are each sequence's own in a pool too."""
     if deployment.pool_tokens is None:
         return kv_gb(deployment, deployment.slots, deployment.ctx)
-    return _pool_bytes(deployment, deployment.pool_tokens) / 1e9
+    return _pool_bytes(deployment, deployment.pool_tokens, deployment.ctx) / 1e9
 
 
-def _pool_bytes(deployment: Deployment, tokens: int) -> float:
-    kv, ctx, beside = deployment.kv(), deployment.ctx, deployment.draft_model
+def _pool_bytes(deployment: Deployment, tokens: int, ctx: int) -> float:
+    kv, beside = deployment.kv(), deployment.draft_model
     own = sequence_bytes(kv, ctx, deployment.ubatch) - kv.full * ctx
-    more = _pool_bytes(beside, tokens) if beside else 0.0
+    more = _pool_bytes(beside, tokens, ctx) if beside else 0.0
     return kv.full * tokens + deployment.slots * own + more
 
 
@@ -94,7 +115,7 @@ def fit(deployment: Deployment) -> Fit:
     """Whether a deployment fits. Raises `UserError` for a model of unknown shape."""
     weights = loaded_gb(deployment)
     overhead = OVERHEAD_GB * deployment.boxes
-    usable = usable_gb(deployment.hardware, deployment.runtime) * deployment.boxes
+    usable = usable_of(deployment)
     free = usable - weights - overhead
     each = kv_gb(deployment, 1, deployment.ctx)
     return Fit(
@@ -102,7 +123,7 @@ def fit(deployment: Deployment) -> Fit:
         kv_gb=cache_gb(deployment),
         overhead_gb=overhead,
         usable_gb=usable,
-        max_context_tokens=_longest_context(deployment, free / deployment.slots),
+        max_context_tokens=_longest_context(deployment, free),
         max_users=max(math.floor(free / each), 0) if each else 0,
     )
 
@@ -123,13 +144,18 @@ def _per_slot_bytes(deployment: Deployment, ctx: int) -> float:
 
 
 def _longest_context(deployment: Deployment, room_gb: float) -> int:
+    def fits(ctx: int) -> bool:
+        if deployment.pool_tokens is None:
+            return deployment.slots * _per_slot_bytes(deployment, ctx) <= room_gb * 1e9
+        return _pool_bytes(deployment, ctx, ctx) <= room_gb * 1e9
+
     limit = deployment.model.max_context or 1 << 24
-    if _per_slot_bytes(deployment, limit) <= room_gb * 1e9:
+    if fits(limit):
         return limit
     low, high = 0, limit
     while high - low > 1:
         middle = (low + high) // 2
-        if _per_slot_bytes(deployment, middle) <= room_gb * 1e9:
+        if fits(middle):
             low = middle
         else:
             high = middle

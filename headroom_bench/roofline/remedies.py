@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headroom_bench.catalog import Quant, quants
 from headroom_bench.roofline.deployment import Deployment
-from headroom_bench.roofline.memory import OVERHEAD_GB, fit, usable_gb
+from headroom_bench.roofline.memory import OVERHEAD_GB, fit, usable_of
 from headroom_bench.units import counted
 
 _LEAST_CONTEXT = 1024
@@ -86,16 +86,27 @@ def _less_context(deployment: Deployment) -> Remedy | None:
     longest = fit(deployment).max_context_tokens
     if not _LEAST_CONTEXT <= longest < deployment.ctx:
         return None
-    changed = dataclasses.replace(deployment, ctx=longest)
-    return _remedy(f"a context of {longest:,} tokens a slot", changed)
+    return _remedy(f"a context of {_each(deployment, longest)}", _of_context(deployment, longest))
+
+
+def _of_context(deployment: Deployment, tokens: int) -> Deployment:
+    """The deployment with a shorter context; one pool is as long as a sequence may be."""
+    pool = None if deployment.pool_tokens is None else tokens
+    return dataclasses.replace(deployment, ctx=tokens, pool_tokens=pool)
+
+
+def _each(deployment: Deployment, tokens: int) -> str:
+    return f"{tokens:,} tokens" + (" a slot" if deployment.pool_tokens is None else "")
 
 
 def _fewer_slots(deployment: Deployment) -> Remedy | None:
     most = fit(deployment).max_users
     if not 1 <= most < deployment.slots:
         return None
-    change = f"{counted(most, 'slot')} instead of {deployment.slots}"
-    return _remedy(change, dataclasses.replace(deployment, slots=most))
+    changed = dataclasses.replace(deployment, slots=most)
+    if not fit(changed).fits:  # a pool is no smaller with fewer
+        return None
+    return _remedy(f"{counted(most, 'slot')} instead of {deployment.slots}", changed)
 
 
 def _without_drafter(deployment: Deployment) -> Remedy | None:
@@ -108,7 +119,7 @@ def _without_drafter(deployment: Deployment) -> Remedy | None:
 def _second_box(deployment: Deployment) -> Remedy | None:
     """Weights and cache over two of the same; each has its own framework in memory."""
     total = fit(deployment).total_gb + OVERHEAD_GB
-    usable = 2 * usable_gb(deployment.hardware, deployment.runtime)
+    usable = usable_of(dataclasses.replace(deployment, boxes=2))
     if total > usable:
         return None
     link = deployment.hardware.second_box_link
@@ -120,6 +131,6 @@ def _quant_and_context(deployment: Deployment) -> Remedy | None:
     for quant, changed in _requantized(deployment):
         longest = min(fit(changed).max_context_tokens, deployment.ctx)
         if longest >= _LEAST_CONTEXT:
-            shorter = dataclasses.replace(changed, ctx=longest)
-            return _remedy(f"quantization {quant.name} and {longest:,} tokens a slot", shorter)
+            change = f"quantization {quant.name} and {_each(changed, longest)}"
+            return _remedy(change, _of_context(changed, longest))
     return None
