@@ -44,6 +44,8 @@ class Beside:
     box: str | None = None
     """What runs where, in words."""
     warnings: list[str] = field(default_factory=list)
+    marked: bool = False
+    """Records say more than when they were written."""
 
 
 def set_beside(state: RunState, load: Load, counted: Sequence[RequestRecord]) -> Beside:
@@ -75,10 +77,10 @@ def _fill(found: Beside, state: RunState, counted: Sequence[RequestRecord]) -> N
         memory_complaint(deployment, server),
         unlike_any_file(deployment.model, deployment.quant),
         assumed(told_target(state), server, deployment),
-        _too_fast(records, deployment),
         _drafts_unpredicted(records, deployment),
     )
     found.warnings += [note for note in notes if note is not None]
+    found.marked = _mark_too_fast(records, deployment)
     load = found.ours.load
     found.ours = WorldOutcome(records, load, *explain(counted, load, deployment))
     if not any(record.ok for record in records):
@@ -86,15 +88,15 @@ def _fill(found: Beside, state: RunState, counted: Sequence[RequestRecord]) -> N
     found.theirs = _predicted(state, deployment, counted)
 
 
-def _too_fast(records: Sequence[RequestRecord], deployment: Deployment) -> str | None:
+def _mark_too_fast(records: Sequence[RequestRecord], deployment: Deployment) -> bool:
+    """Whether some answers cannot be so fast on that box; they say so from now on."""
     impossible = faster_than_memory(records, deployment.pricer())
-    if not impossible:
-        return None
-    return (
-        f"{impossible} answers came faster than {deployment.hardware.name} can read "
-        f"{deployment.model.name} at {deployment.quant.name} from its memory: is that what "
-        "runs there, or does it draft?"
-    )
+    for record in impossible:
+        record.suspect = record.suspect or (
+            f"decoded faster than {deployment.hardware.name} can read {deployment.model.name} at "
+            f"{deployment.quant.name} from its memory (is that what runs there, or does it draft?)"
+        )
+    return bool(impossible)
 
 
 def _drafts_unpredicted(records: Sequence[RequestRecord], deployment: Deployment) -> str | None:

@@ -81,16 +81,17 @@ def _phases(record: RequestRecord, roofline: Roofline) -> list[tuple[str, str, f
     return phases
 
 
-def faster_than_memory(records: Sequence[RequestRecord], roofline: Roofline) -> int:
-    """How many answers came faster than their box can read what a token needs, at the data sheet's
+def faster_than_memory(records: Sequence[RequestRecord], roofline: Roofline) -> list[RequestRecord]:
+    """The answers that came faster than their box can read what a token needs, at the data sheet's
     bandwidth: an impossible figure, or a wrong box, unless drafting explains it."""
     peak_bytes_s = roofline.deployment.hardware.bandwidth_gb_s * 1e9
-    count = 0
+    found = []
     for record in usable(records):
         context = record.context_depth_tokens
         if record.decode_tok_s is None or context is None or record.draft_tokens:
             continue
         inside = context if roofline.window is None else min(context, roofline.window)
         read = roofline.breakdown(Batch(1, context, inside, 0)).bytes_read
-        count += record.decode_tok_s * read > peak_bytes_s
-    return count
+        if record.decode_tok_s * read > peak_bytes_s:
+            found.append(record)
+    return found

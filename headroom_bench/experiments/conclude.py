@@ -54,9 +54,10 @@ def conclude(state: RunState) -> RunOutcome:
             round_trip_s(state) or 0.0,
             state.warn,
         )
-        folder.write_rows("requests.jsonl", records)  # with what the journal alone knows
     counting = steady(records, window.warmup_s, window.ended_s)
     beside = set_beside(state, journal_load, counting)
+    if state.journal is not None or beside.marked:
+        folder.write_rows("requests.jsonl", records)  # with what was not known when they ended
     rates = totals(worked_on, window.warmup_s, window.ended_s)
     targets = state.options.crowd.targets()
     folder.write_rows("turns.jsonl", turns_of(records, targets))

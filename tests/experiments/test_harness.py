@@ -91,7 +91,7 @@ def test_suspects_are_counted_by_their_reason() -> None:
     assert told == ["3 answers cannot be right: TTFT below a round trip"]
 
 
-def test_answers_faster_than_memory_are_counted() -> None:
+def test_answers_faster_than_memory_are_found() -> None:
     roofline = Deployment.named(
         model="Llama 3.1 8B", hardware="dgx-spark", quant="Q4_K_M"
     ).pricer()  # 273 GB/s over some 4.7 GB: 58 tokens a second at most
@@ -99,9 +99,8 @@ def test_answers_faster_than_memory_are_counted() -> None:
     def answered(rate: float, **more: Any) -> RequestRecord:
         return record(ok=True, decode_tok_s=rate, context_depth_tokens=100, **more)
 
-    assert faster_than_memory([answered(40.0)], roofline) == 0
-    assert faster_than_memory([answered(70.0), answered(40.0)], roofline) == 1
-    assert faster_than_memory([answered(70.0, draft_tokens=20)], roofline) == 0
+    slow, fast, drafted = answered(40.0), answered(70.0), answered(70.0, draft_tokens=20)
+    assert faster_than_memory([slow, fast, drafted], roofline) == [fast]
 
 
 class _Ring:

@@ -93,6 +93,20 @@ def test_a_file_as_the_servers_model_is_understood(tmp_path: Path) -> None:
     assert not any("prediction" in line for line in summary["warnings"])
 
 
+def test_answers_that_the_box_cannot_have_written_are_marked(tmp_path: Path) -> None:
+    """The mock lives six times faster than life, and is not known to be one."""
+    box = ("--hardware", "dgx-spark")
+    with mock("--dialect", "vllm", *box, "--model", "llama-3.1-8b", "--quant", "FP8") as url:
+        ran = headroom(
+            "run", url, "--dialect", "vllm", *box, *PLAIN, "--requests", "4", "--json", out=tmp_path
+        )
+    assert ran.code == 0, ran.err
+    for row in ran.rows("requests.jsonl"):
+        assert row["suspect"].startswith("decoded faster than NVIDIA DGX Spark")
+    line = told(ran, "cannot be right")
+    assert line.startswith("4 answers cannot be right: decoded faster than NVIDIA DGX Spark")
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_drafts_that_the_prediction_lacks_are_told(told: bool, tmp_path: Path) -> None:
     words = ("--model", "qwen3-8b", "--quant", "Q4_K_M", "--draft", "qwen3-0.6b")
