@@ -49,8 +49,8 @@ def _of_figures(question: Question, deployment: Deployment, need: Fit, served: i
     if not need.fits and need.total_gb <= box.usable_memory_gb * deployment.boxes:
         notes.append(
             f"{deployment.runtime.name} takes {share:.0%} of {shared_memory(deployment.runtime)} "
-            f"unless it is told to take more; all of the {box.usable_memory_gb:g} GB that a box can "
-            "spare would do"
+            f"unless it is told to take more; all of the {box.usable_memory_gb:g} GB that a box "
+            "can spare would do"
         )
     if (beside := deployment.draft_model) is not None:
         cache = kv_gb(beside, deployment.slots, deployment.ctx)
