@@ -19,7 +19,7 @@ from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_s
 from run_tools import Running, headroom
 
 from headroom_bench.cli.app import run_app
-from headroom_bench.experiments import beside
+from headroom_bench.experiments import beside, get_to_know
 from headroom_bench.live.lifecycle import free_port
 from headroom_bench.results.reading import read_manifest
 
@@ -229,7 +229,12 @@ async def test_nothing_is_predicted_where_nothing_succeeded(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    [(beside, "predict_crowd"), (run_module, "predict_crowd"), (run_module, "deployment_for")],
+    [
+        (beside, "predict_crowd"),
+        (run_module, "predict_crowd"),
+        (run_module, "deployment_for"),
+        (get_to_know, "deployment_for"),
+    ],
 )
 def test_a_defect_in_a_prediction_is_told_and_costs_nothing_else(
     where: ModuleType,
