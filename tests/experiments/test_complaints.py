@@ -63,3 +63,10 @@ def test_the_first_failure_of_each_kind_is_quoted() -> None:
         "reset, first in b/t0/r0: by peer",
         "timeout, first in e/t0/r0: no message",
     ]
+
+
+@pytest.mark.parametrize(("late_s", "told"), [(0.2, 0), (0.32, 0), (0.38, 1)])
+def test_a_quarter_of_a_second_and_a_tenth_late_is_held_back(late_s: float, told: int) -> None:
+    """Of an answer that the server wrote in a second."""
+    late = record(server_decode_s=1.0, ttft_s=0.5, last_token_s=1.5 + late_s)
+    assert len([line for line in complaints([late]) if "held them back" in line]) == told
