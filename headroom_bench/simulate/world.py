@@ -215,6 +215,9 @@ class SimulatedWorld:
 
     def _begin_ask(self, request: Request, process: Process) -> None:
         """Waits for its turn, where starts are spaced."""
+        if self._replay is not None and self._replay.of(request.request_id) is None:
+            process.stop()  # nobody asked it in the measured run: it takes no turn from others
+            return
         now = self._kernel.now
         if self._next_start_s <= now or self._stopping:
             self._next_start_s = now + self._period_s
@@ -233,7 +236,7 @@ class SimulatedWorld:
     def _start(self, request: Request, process: Process, asked_at: float) -> None:
         replay = self._replay
         measured = None if replay is None else replay.of(request.request_id)
-        if self._stopping or (replay is not None and measured is None):
+        if self._stopping:
             process.stop()
             return
         self._count += 1

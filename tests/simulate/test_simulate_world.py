@@ -154,6 +154,14 @@ def test_who_waits_for_a_turn_when_the_world_ends_asks_no_more() -> None:
     assert [record.sent_s for record in lived.records] == [0.0, 0.5, 1.0]
 
 
+def test_what_a_measured_run_never_asked_takes_no_turn_from_others() -> None:
+    """User 0's second request, which nobody measured, would come before user 2's first."""
+    told = {f"chat-{user}/c0/t0/r0": Lengths(True, 50, 4, 0, 1.0) for user in (1, 2)}
+    lived = simulate(crowd((probe(4), 3)), lengths=told, max_rps=2.0)
+    sent = sorted((record.sent_s, record.user) for record in lived.records)
+    assert sent == [(0.0, 1), (0.5, 2)], "user 0 was never heard of"
+
+
 def test_nobody_at_all() -> None:
     lived = simulate(crowd(), 10.0)
     assert (lived.records, lived.box.usage.busy_s) == ([], 0.0)
