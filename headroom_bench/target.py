@@ -63,9 +63,7 @@ class ServerSpec:
 
 MOCK = "mock"
 """The name of the bundled mock server's target."""
-MOCK_BOX = ServerSpec(
-    hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4", slots=4, ctx=32_768, kv_unified=False
-)
+MOCK_BOX = ServerSpec(hardware="dgx-spark", model="gpt-oss-20b", quant="MXFP4", slots=4, ctx=32_768)
 """What the bundled mock server is where nothing else is told."""
 
 

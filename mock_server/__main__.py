@@ -96,7 +96,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "--pool",
         help="vllm, sglang: tokens that all sequences share; else what memory the weights leave",
     )
-    add("--kv-unified", action="store_true", help="llamacpp: the slots share one memory")
+    shared = "the slots share one memory (only LM Studio's do, if not given)"
+    add("--kv-unified", action="store_true", default=None, help=shared)
+    add("--kv-split", action="store_false", dest="kv_unified", default=None)
     add("--draft", metavar="mtp|MODEL", help="what drafts tokens (speculative decoding)")
     drafted = "tokens drafted a pass; without --draft they are looked up, which costs nothing"
     add("--draft-tokens", type=int, metavar="N", help=drafted)

@@ -30,8 +30,9 @@ class MockOptions:
     pool: int | None = None
     """vllm, sglang: tokens of the memory that all sequences share; None: what the weights leave of
     the box's memory."""
-    kv_unified: bool = False
-    """llamacpp: the slots share one memory, which kills every request when it is full."""
+    kv_unified: bool | None = None
+    """The slots share one memory, which kills every request when it is full. None: as the runtime
+    has it with its slots told (LM Studio's share, llama.cpp's do not)."""
     draft: str | None = None
     """What drafts tokens: `mtp`, or the name of a model."""
     draft_tokens: int | None = None

@@ -6,17 +6,18 @@ import dataclasses
 
 import pytest
 
-from headroom_bench.catalog.runtime import runtimes
+from headroom_bench.catalog.runtime import find_runtime, runtimes
 from headroom_bench.designs import design_of, with_room
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.memory_check import why_it_does_not_fit
+from headroom_bench.experiments.whatif import with_same_sequence
 from headroom_bench.roofline.deployment import Deployment
 from headroom_bench.roofline.grid import price_grid
 from headroom_bench.roofline.memory import cache_gb, fit, sequence_bytes
 from headroom_bench.roofline.offload import host_share
 from headroom_bench.roofline.pricer import Batch
 from headroom_bench.roofline.remedies import remedies
-from headroom_bench.target import ServerSpec
+from headroom_bench.target import ServerSpec, load_target, with_overrides
 
 
 def deployment(runtime: str, model: str = "gpt-oss-20b", hardware: str = "dgx-spark") -> Deployment:
@@ -65,6 +66,21 @@ def test_lm_studio_unifies_any_number_of_slots() -> None:
     assert (design.memory, design.parallel, design.ctx) == ("unified_slots", 2, 4096)
     alone = design_of(deployment("lm-studio", "qwen3-8b"), ServerSpec(slots=2, kv_unified=False))
     assert (alone.memory, alone.ctx) == ("split_slots", 2048)
+
+
+def test_lm_studio_s_slots_share_a_cache_on_the_mock_s_box_too() -> None:
+    """The bundled mock is llama.cpp with 16 slots of 8,192 tokens: under LM Studio its slots share
+    room for as much, and none of them is split off."""
+    mock = load_target("mock")
+    studio = with_same_sequence(mock, with_overrides(mock, {"runtime": "lm-studio"}))
+    made = Deployment.named(
+        model="Llama 3.1 8B", hardware="rtx-4090", quant="Q4_K_M", runtime="lm-studio"
+    )
+    design = design_of(made, studio.server)
+    assert (design.memory, design.parallel) == ("unified_slots", 16)
+    assert design.pool_tokens == 131_072
+    llama = dataclasses.replace(made, runtime=find_runtime("llama.cpp"))
+    assert design_of(llama, mock.server).memory == "split_slots"
 
 
 def test_ollama_cuts_and_its_window_goes_by_memory() -> None:

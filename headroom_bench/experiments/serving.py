@@ -106,6 +106,6 @@ def _mock_start(target: Target, time_scale: float) -> StartSpec:
     for option, value in options.items():
         if value is not None:
             command += [option, str(value)]
-    if server.kv_unified:
-        command.append("--kv-unified")
+    if server.kv_unified is not None:
+        command.append("--kv-unified" if server.kv_unified else "--kv-split")
     return StartSpec(tuple(command), health="/v1/models")  # the one route of every dialect
