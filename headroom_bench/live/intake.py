@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Ended, Exchange
@@ -45,6 +45,10 @@ _FINISH_MARK, _SPACED_FINISH_MARK = b'"finish_reason":"', b'"finish_reason": "'
 _FINISHED = re.compile(rb'"finish_reason": ?"[^"]')  # some servers send "" before the end
 _MARK_REACH = len(b'\ndata: { "error" : { "')
 """So much of what came before is looked at again, since any mark may be cut."""
+
+_LINE_END = re.compile(rb"[\r\n]")
+_LONGEST_COMMENT = 1024
+"""Bytes; a longer line keeps nothing alive."""
 
 HasToken = Callable[[Exchange], Iterator[bool]]
 """Looks through what has come of an answer for a token, in short steps; the first True ends it."""
@@ -327,16 +331,31 @@ class Intake:
     def _latest_move_ns(self) -> int:
         exchange = self.exchange
         for at in range(len(exchange.pieces) - 1, self._looked_at - 1, -1):
-            if not _is_quiet(exchange.pieces[at]):
+            if not _is_quiet(exchange.pieces, at):
                 self._moved_ns = exchange.stamps_ns[at]
                 break
         self._looked_at = len(exchange.pieces)
         return self._moved_ns or exchange.sent_ns
 
 
-def _is_quiet(piece: bytes) -> bool:
-    """Whether a piece is only a comment or blank lines."""
-    return piece.isspace() or (piece[:1] == b":" and b"\ndata" not in piece)
+def _is_quiet(pieces: Sequence[bytes], at: int) -> bool:
+    """Whether a piece is only comments' or blank lines, the rest of one begun before it perhaps."""
+    piece = pieces[at]
+    if _line_before(pieces, at).startswith(b":"):
+        _, *rest = _LINE_END.split(piece, maxsplit=1)
+        piece = rest[0] if rest else b""
+    return not piece.strip() or (piece[:1] == b":" and b"\ndata" not in piece)
+
+
+def _line_before(pieces: Sequence[bytes], at: int) -> bytes:
+    """What those before a piece hold of the line that it goes on with."""
+    line = b""
+    for place in range(at - 1, -1, -1):
+        last = _LINE_END.split(pieces[place])[-1]
+        line = last + line
+        if len(last) < len(pieces[place]) or len(line) > _LONGEST_COMMENT:
+            break
+    return line
 
 
 def _limit(from_ns: int, limit_s: float, what: str, phase: str) -> tuple[int, Ended, str]:

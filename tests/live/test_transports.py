@@ -129,10 +129,15 @@ async def test_an_answer_and_its_stamps(through: Through) -> None:
         ),
         ([HEAD, WORD, HANG], Timeouts(silence_s=SHORT), "silence"),
         ([HEAD, WORD, *[0.04, COMMENT] * 20, HANG], Timeouts(silence_s=SHORT), "silence"),
+        (
+            [HEAD, WORD, *[0.04, chunk(b": keep"), 0.02, chunk(b"-alive\n\n")] * 12, HANG],
+            Timeouts(silence_s=SHORT),
+            "silence",
+        ),
         ([HEAD, *[WORD, 0.04] * 50, HANG], Timeouts(silence_s=0.1, request_s=0.3), "request"),
     ],
     ids=["headers", "headers as first token", "first token", "role and comments are no token",
-         "silence", "comments are silence", "a stream without end"],
+         "silence", "comments are silence", "a comment cut in two", "a stream without end"],
 )  # fmt: skip
 async def test_a_phase_that_runs_out_is_named(
     through: Through, script: Sequence[Step], timeouts: Timeouts, told: str
