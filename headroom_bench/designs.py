@@ -96,9 +96,8 @@ def context_of_each(runtime: Runtime, told: ServerSpec, ctx: int) -> int:
 
 
 def context_of_all(runtime: Runtime, told: ServerSpec, each: int) -> int:
-    """The `ctx` of a server that gives each of its sequences `each` tokens: where slots share one
-    cache it has to hold that of all."""
-    if not runtime.has_slots:
+    """The `ctx` of a server that gives each of its sequences `each` tokens."""
+    if memory_kind(runtime, told) != "split_slots":
         return each
     return each * _slots_of(runtime, told)
 

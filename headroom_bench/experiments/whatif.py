@@ -11,7 +11,7 @@ from typing import Any
 
 from headroom_bench.catalog import find_hardware, find_model, find_runtime
 from headroom_bench.catalog.capability import tier_of
-from headroom_bench.designs import context_of_all, context_of_each
+from headroom_bench.designs import context_of_all, context_of_each, memory_kind
 from headroom_bench.errors import UserError
 from headroom_bench.experiments.deployment import name_checks
 from headroom_bench.experiments.differences import differences
@@ -64,6 +64,7 @@ def changed(target: Target, change: Change) -> Target:
 def with_same_sequence(before: Target, after: Target) -> Target:
     """Where the runtime is another one: `after` with the setting that gives each sequence as much
     context as the other runtime would with as many slots: slots may divide what is given for all.
+    Slots that share one cache get one that holds as much for all of them.
 
     Raises `UserError`: an unknown runtime.
     """
@@ -72,7 +73,10 @@ def with_same_sequence(before: Target, after: Target) -> Target:
         return after
     told = dataclasses.replace(before.server, slots=after.server.slots)
     each = context_of_each(find_runtime(before.runtime), told, ctx)
-    whole = context_of_all(find_runtime(after.runtime), after.server, each)
+    runtime, slots = find_runtime(after.runtime), after.server.slots
+    whole = context_of_all(runtime, after.server, each)
+    if memory_kind(runtime, after.server) == "unified_slots" and slots is not None:
+        whole = each * slots
     return dataclasses.replace(after, server=dataclasses.replace(after.server, ctx=whole))
 
 
