@@ -98,7 +98,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     )
     shared = "the slots share one memory (only LM Studio's do, if not given)"
     add("--kv-unified", action="store_true", default=None, help=shared)
-    add("--kv-split", action="store_false", dest="kv_unified", default=None)
+    add("--kv-split", action="store_false", dest="kv_unified", default=None, help="each its own")
     add("--draft", metavar="mtp|MODEL", help="what drafts tokens (speculative decoding)")
     drafted = "tokens drafted a pass; without --draft they are looked up, which costs nothing"
     add("--draft-tokens", type=int, metavar="N", help=drafted)

@@ -10,6 +10,9 @@ import aiohttp
 import pytest
 from mock_tools import LLAMACPP, Flat, chat, events, recorded, replay, running, shape
 
+from mock_server.designs import box_of
+from mock_server.options import MockOptions
+
 STREAMS = [
     "chat_stream",
     "chat_stream_usage",
@@ -188,6 +191,21 @@ async def test_a_full_shared_memory_kills_all_as_recorded() -> None:
         ours = events(b"".join(writes))
         assert ours[-1] == theirs[-1]
         assert kinds(ours) == kinds(theirs)
+
+
+@pytest.mark.parametrize(
+    ("told", "memory"),
+    [
+        ({}, "split_slots"),
+        ({"runtime": "lm-studio"}, "unified_slots"),
+        ({"runtime": "lm-studio", "kv_unified": False}, "split_slots"),
+        ({"kv_unified": True}, "unified_slots"),
+    ],
+)
+def test_slots_share_memory_as_the_runtime_s_do_unless_told(
+    told: dict[str, Any], memory: str
+) -> None:
+    assert box_of(MockOptions(**told))[1].memory == memory
 
 
 @pytest.mark.parametrize("name", WHOLE)
