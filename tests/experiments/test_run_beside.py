@@ -73,6 +73,13 @@ def test_spaced_starts_are_spaced_in_the_prediction_too(tmp_path: Path) -> None:
         assert {row["concurrent_at_start"] for row in ran.rows(name)} == {1}, name
 
 
+def test_slots_that_share_a_cache_are_given_as_much_as_split_ones(tmp_path: Path) -> None:
+    ran = headroom("run", "mock", "--runtime", "lm-studio", *PLAIN, "--requests", "2", "--json",
+                   out=tmp_path)  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "up to 16 sequences of 131,072 tokens, 131,072 together" in json.loads(ran.out)["box"]
+
+
 def told(ran: Any, words: str) -> str:
     """The one warning with these words."""
     (found,) = (line for line in json.loads(ran.out)["warnings"] if words in line)
