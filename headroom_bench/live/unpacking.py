@@ -16,6 +16,10 @@ _PACKINGS = {
 }  # fmt: skip
 """IANA's registry of HTTP content codings. Servers also write `none`, or `utf-8`, of a plain body.
 """
+_PACKED_AT_ONCE_BYTES = 2**12
+_MOST_EMPTY = 1000
+"""Members that hold nothing: each is work of which nothing comes."""
+_GZIP_HEAD = b"\x1f\x8b"
 _GZIP, _ZLIB, _BARE = 31, 15, -15
 """`wbits` of zlib, by what a stream begins with."""
 
@@ -42,17 +46,26 @@ class Unpacker:
         self._stream: zlib._Decompress | None = None
         """Of this member: gzip may have several (RFC 1952 §2.2). None before its head is there."""
         self._left = LARGEST_UNPACKED_BYTES
+        self._ended = False
+        """A member is whole."""
+        self._over = False
+        """What came after one is none, and nothing to anybody."""
+        self._holds = False
+        """This member holds something."""
+        self._empty = 0
 
     def feed(self, packed: bytes) -> Iterator[bytes]:
         """What these bytes hold, in pieces of a bounded size. Raises `PackingError`."""
+        for start in range(0, len(packed), _PACKED_AT_ONCE_BYTES):  # zlib copies what it leaves
+            yield from self._feed(packed[start : start + _PACKED_AT_ONCE_BYTES])
+
+    def _feed(self, packed: bytes) -> Iterator[bytes]:
         full = False
         while packed or full:
             if self._stream is None:
-                self._head += packed
-                if len(self._head) < 2 or not self._head.strip(b"\0"):  # padding at the end
+                packed = self._begun(packed)
+                if self._stream is None:
                     return
-                packed, self._head = self._head, b""
-                self._stream = zlib.decompressobj(self._wbits(packed))
             try:
                 plain = self._stream.decompress(packed, UNPACKED_AT_ONCE_BYTES)
             except zlib.error as why:
@@ -61,14 +74,39 @@ class Unpacker:
             if self._left < 0:
                 raise PackingError(f"more than {LARGEST_UNPACKED_BYTES:,} bytes are packed in it")
             if plain:
+                self._holds = True
                 yield plain
             full = len(plain) == UNPACKED_AT_ONCE_BYTES  # the stream may hold more by itself
             packed = self._stream.unconsumed_tail or self._stream.unused_data
             if self._stream.eof:
-                self._stream, full = None, False
+                self._end_member()
+                full = False
+
+    def _begun(self, packed: bytes) -> bytes:
+        """Begins a member once its head is there; gives back what it is to be fed with."""
+        if self._over:
+            return b""
+        if self._ended and not self._head:
+            packed = packed.lstrip(b"\0")  # members may be padded, as on tapes
+        self._head += packed
+        if len(self._head) < len(_GZIP_HEAD):
+            return b""
+        head, self._head = self._head, b""
+        self._over = self._ended and not head.startswith(_GZIP_HEAD)
+        if self._over:
+            return b""
+        self._stream = zlib.decompressobj(self._wbits(head))
+        return head
+
+    def _end_member(self) -> None:
+        self._stream, self._ended = None, True
+        self._empty += not self._holds
+        self._holds = False
+        if self._empty > _MOST_EMPTY:
+            raise PackingError(f"more than {_MOST_EMPTY:,} empty members are packed in it")
 
     def _wbits(self, head: bytes) -> int:
-        if head.startswith(b"\x1f\x8b"):
+        if head.startswith(_GZIP_HEAD):
             return _GZIP
         if head[0] & 15 == 8 and (head[0] << 8 | head[1]) % 31 == 0:  # RFC 1950 §2.2
             return _ZLIB

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from collections.abc import Sequence
 
@@ -88,3 +89,23 @@ def test_a_packed_body_is_unpacked_whole_and_in_pieces(
         found = [piece for _, piece in unpacking.unpacked(enumerate(pieces), "deflate")]
         assert max(map(len, found), default=0) <= unpacking.UNPACKED_AT_ONCE_BYTES
     assert b"".join(found) == unit * times
+
+
+@given(st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6), st.data())
+def test_members_padding_and_what_follows_them_in_any_pieces(
+    texts: list[bytes], data: st.DataObject
+) -> None:
+    padding = st.integers(0, 5).map(lambda many: b"\0" * many)
+    body = b"".join(gzip.compress(text) + data.draw(padding) for text in texts)
+    body += data.draw(st.sampled_from([b"", b"?", b"no member", b"\x1f"]))
+    cut = data.draw(st.integers(1, len(body)))
+    pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
+    found = [piece for _, piece in unpacking.unpacked(enumerate(pieces), "gzip")]
+    assert b"".join(found) == b"".join(texts)
+
+
+def test_padding_is_not_kept() -> None:
+    unpacker = unpacking.Unpacker("gzip")
+    for packed in (gzip.compress(b"x"), *[b"\0" * 2**14] * 1000):
+        list(unpacker.feed(packed))
+    assert len(unpacker._head) < 2
