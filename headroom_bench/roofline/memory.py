@@ -69,7 +69,7 @@ def usable_gb(box: Hardware, runtime: Runtime, held_gb: Any) -> Any:
     share = taken_share(runtime)
     if runtime.id == _SHARES_WHAT_IS_FREE:
         return box.usable_memory_gb - (1 - share) * np.maximum(box.usable_memory_gb - held_gb, 0.0)
-    return min(box.memory_gb * share, box.usable_memory_gb) + 0.0 * held_gb
+    return min(box.memory_gb * share, box.usable_memory_gb) + 0.0 * held_gb  # of its shape
 
 
 def usable_of(deployment: Deployment) -> float:
