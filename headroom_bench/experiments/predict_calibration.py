@@ -52,6 +52,8 @@ ANY = "any"
 _MOST_ERROR = 100.0
 """Of a share; what is so far off was not measured on that box."""
 _UNITS = {name: unit for name, (_, unit, _, _) in COMMON.items()} | {EXPERT_EXPONENT: "1"}
+_DIVISORS = ("efficiency", "share", "overlap_p", "tile_tokens")
+"""What the names of those end with by which something is divided."""
 _FACTORS = ("token_share", "fp4_half_share")
 """Shares that a time is multiplied by, not divided: 0 is none."""
 _NAMES = (*(f.name for f in dataclasses.fields(Constants) if f.name != "spread"), EXPERT_EXPONENT)
@@ -124,9 +126,8 @@ def _constants(table: Table) -> tuple[FittedConstant, ...]:
             stderr=each.number("stderr", None, most=_MOST_ERROR),
             n=each.whole("n", None),
         )
-        divides = name.endswith(("efficiency", "share", "overlap_p")) and name not in _FACTORS
-        if told.value == 0 and divides:
-            raise each.error("value", "must be above 0: it divides a time")
+        if told.value == 0 and name.endswith(_DIVISORS) and name not in _FACTORS:
+            raise each.error("value", "must be above 0: the model divides by it")
         if told.value > 1 and name.endswith("efficiency"):
             raise each.error(
                 "value",

@@ -53,6 +53,7 @@ def read(file: Path, name: str, value: float, stderr: float) -> Calibration | st
 @example("bandwidth_efficiency", 1e-3, 0.0)
 @example("fp4_half_share", 0.0, 0.0)
 @example("narrow_expert_width", 1e6, 0.0)
+@example("tile_tokens", 0.0, 0.0)
 def test_whatever_constant_is_taken_every_figure_stays_a_number(
     file: Path, name: str, value: float, stderr: float
 ) -> None:
