@@ -7,9 +7,11 @@ same after it but for counters and times. Parsing each would be most of what a s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import Any, Literal
+
+from headroom_bench.live.sse import Stamped
 
 Spoken = Literal["content", "reasoning"]
 
@@ -21,10 +23,6 @@ _CHANNELS: dict[str, Spoken] = {
 _NUMBERS = b"0123456789."
 _PROBE = "\N{SYMBOL FOR SUBSTITUTE}"
 """Put in a text's place, to see where it comes out when the event is parsed."""
-LONGEST_RUN = 100
-"""Events read at one go, before others get their turn: less than 0.1 ms of work."""
-Stamped = tuple[int, bytes]
-"""When a piece of a body arrived, and the piece."""
 TABLES = ("usage", "timings")
 """What events may carry beside their text, the latest of which counts."""
 
@@ -32,13 +30,14 @@ TABLES = ("usage", "timings")
 class Alike:
     """The pattern of one stream: learned from an event that was parsed, then matched."""
 
-    __slots__ = ("_end", "_prefix", "_shape", "_start", "channel", "last", "tables")
+    __slots__ = ("_around", "_end", "_prefix", "_shape", "channel", "last", "tables")
 
     def __init__(self) -> None:
         self._prefix = b""
-        self._start = 0
         self._end = b""
         """The latest end of an event that was found to be like the pattern's."""
+        self._around = 0
+        """Bytes of these two."""
         self._shape = b""
         """That end without its numbers."""
         self.channel: Spoken = "content"
@@ -78,44 +77,68 @@ class Alike:
             return
         self.channel = channel
         self._prefix = b"data: " + prefix
-        self._start = len(self._prefix)
-        self._end = end + b"\n\n"
+        self._take_end(end + b"\n\n")
         self._shape = self._end.translate(None, _NUMBERS)
 
     def take_run(
-        self, first: Stamped, more: Iterator[Stamped], stamps_ns: list[int], texts: list[str]
-    ) -> Stamped | None:
-        """Reads pieces of a body as long as each is one event like the pattern, `first` being the
-        first: adds their stamps and texts. Gives back the piece that is none, or has no text; None
-        at the end, and after `LONGEST_RUN`. Numbers in an event's end are passed over."""
-        prefix, start = self._prefix, self._start
-        if not prefix:
-            return first
-        for stamped in islice(chain((first,), more), LONGEST_RUN):
-            stamp_ns, piece = stamped
-            if not piece.startswith(prefix):
-                return stamped
-            end = piece.find(b'"', start)
-            text = piece[start:end]
-            if end <= start or text.find(b"\\") >= 0:
-                return stamped
-            rest = piece[end:]
-            if rest != self._end:
-                if rest.translate(None, _NUMBERS) != self._shape:
-                    return stamped
-                self._end = rest
-            shown = text.decode("utf-8", "replace")
-            if not shown.isprintable():  # line ends and their kin: the parser knows
-                return stamped
-            self.last = piece
-            stamps_ns.append(stamp_ns)
-            texts.append(shown)
-        return None
+        self, run: Sequence[Stamped], at: int, stamps_ns: list[int], texts: list[str]
+    ) -> int:
+        """Reads pieces of a body from `at` on as long as each is one event like the pattern: adds
+        their stamps and texts, and gives back how many they are. The next one is none, or has no
+        text. Numbers in an event's end are passed over."""
+        prefix = self._prefix
+        if not prefix or not run[at][1].startswith(prefix):
+            return 0
+        found: list[bytes] = []
+        for _, piece in islice(run, at, None):
+            text = piece.removeprefix(prefix).removesuffix(self._end)
+            if len(text) != len(piece) - self._around:
+                text = self._text_before_another_end(piece)
+            if not text:
+                break
+            found.append(text)
+        shown = _plain_texts(found)
+        if shown:
+            self.last = run[at + len(shown) - 1][1]
+            stamps_ns += [stamp_ns for stamp_ns, _ in run[at : at + len(shown)]]
+            texts += shown
+        return len(shown)
+
+    def _text_before_another_end(self, piece: bytes) -> bytes:
+        """The text, if the rest differs from the latest in numbers alone; it is the latest now."""
+        if not piece.startswith(self._prefix):
+            return b""
+        start = len(self._prefix)
+        text_end = piece.find(b'"', start)
+        end = piece[text_end:]
+        if end.translate(None, _NUMBERS) != self._shape:
+            return b""
+        self._take_end(end)
+        return piece[start:text_end]
+
+    def _take_end(self, end: bytes) -> None:
+        self._end = end
+        self._around = len(self._prefix) + len(end)
 
     @property
     def last_json(self) -> bytes:
         """The latest event that was read this way, without its framing."""
         return self.last[len(b"data: ") : -len(b"\n\n")]
+
+
+def _plain_texts(found: list[bytes]) -> list[str]:
+    """Texts up to the first that only a parser can read: it has an escape, a quote, line ends or
+    their kin."""
+    together = b'"'.join(found).decode("utf-8", "replace")
+    texts = together.split('"')
+    if len(texts) == len(found) and _is_plain(together):
+        return texts
+    each = (text.decode("utf-8", "replace") for text in found)
+    return list(takewhile(lambda text: _is_plain(text) and '"' not in text, each))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and "\\" not in text
 
 
 def _stands_there(prefix: bytes, end: bytes, name: str) -> bool:

@@ -237,7 +237,7 @@ class Intake:
             _END_MARK_WITHIN if tail else _END_MARK
         ).search(window):
             self.exchange.end_ns = self.stamp_ns
-            self._close_in(OPEN_BODY_GRACE_S, lambda: self.finish("marker"))
+            self._close_in(OPEN_BODY_GRACE_S, self._close_ended)
         elif (
             not self._finished
             and (find(_FINISH_MARK) >= 0 or find(_SPACED_FINISH_MARK) >= 0)
@@ -249,6 +249,9 @@ class Intake:
             self._tail = b""
         else:  # which begins a line only where a line end stands in it
             self._tail = (window if tail else b"\n" + window)[-_MARK_REACH:]
+
+    def _close_ended(self) -> None:
+        self.finish("marker")
 
     def _close_if_silent(self) -> None:
         """The answer has finished; what follows it has come, or will not."""

@@ -186,7 +186,8 @@ def _ttfv(
 ) -> float | None:
     device = request.device
     shown = {"content", "reasoning"} if device.shows_reasoning else {"content"}
-    seen_times = times[[channel in shown for channel in channels]]
+    all_seen = shown.issuperset(channels)
+    seen_times = times if all_seen else times[[channel in shown for channel in channels]]
     seen = first_visible(seen_times, end_s, buffer_tokens=device.buffer_tokens, whole=device.whole)
     return None if seen is None else seen - sent_s + device.before_s + device.after_s
 

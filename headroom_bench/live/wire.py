@@ -27,13 +27,13 @@ _KEEP_ALIVE_MARGIN_S = 1.0
 close on the way, and could not be told from one that was processed."""
 
 
-def _chunk_heads(up_to: int) -> dict[int, bytes]:
+def _chunk_heads(up_to: int) -> dict[int, tuple[bytes, int]]:
     """By the length of a read: the size line of the chunk that fills it (RFC 9112 §7.1), where one
-    does. The last, empty chunk is not among them."""
+    does, and that size. The last, empty chunk is not among them."""
     heads = {}
     for size in range(1, up_to):
         head = b"%x\r\n" % size
-        heads[len(head) + size + len(b"\r\n")] = head
+        heads[len(head) + size + len(b"\r\n")] = head, size
     return heads
 
 
@@ -136,14 +136,12 @@ class _Connection(asyncio.Protocol):
             self.abort()  # bytes that nobody asked for: do not reuse
             return
         # Nearly every read of a stream is one whole chunk; the parser need not see it.
-        if (
-            intake.between_chunks
-            and (head := _HEADS.get(len(data)))
-            and data.startswith(head)
-            and data.endswith(b"\r\n")
-        ):
-            intake.take_piece(data[len(head) : -2])
-            return
+        if intake.between_chunks and (chunk := _HEADS.get(len(data))):
+            head, size = chunk
+            piece = data.removeprefix(head).removesuffix(b"\r\n")
+            if len(piece) == size:
+                intake.take_piece(piece)
+                return
         if not intake.take_raw(len(data)):
             return
         assert intake.parser is not None

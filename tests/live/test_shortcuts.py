@@ -21,11 +21,12 @@ from raw_server import DONE, END, chunk, delta, event, finish, raw_server, usage
 from test_reading_pieces import STREAMS, body_of, cut
 
 from headroom_bench.live import wire as wire_module
-from headroom_bench.live.alike import Alike, Stamped
+from headroom_bench.live.alike import Alike
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.intake import _END_MARK, Held, Intake, any_byte
 from headroom_bench.live.reading import Reading, failure, read_stream
+from headroom_bench.live.sse import Stamped
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.live.wire import Wire, _Connection, _HttpIntake
 
@@ -42,7 +43,7 @@ def read(pieces: Sequence[bytes]) -> Reading:
 def read_plainly(pieces: Sequence[bytes]) -> Reading:
     """Every event parsed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alike, "take_run", lambda self, first, *more: first)
+        patch.setattr(Alike, "take_run", lambda *_: 0)
         return read(pieces)
 
 
@@ -57,13 +58,11 @@ def shortcuts_taken(pieces: Sequence[bytes]) -> int:
     taken = 0
     original = Alike.take_run
 
-    def counted(
-        self: Alike, first: Stamped, more: Iterator[Stamped], stamps_ns: list[int], texts: list[str]
-    ) -> Stamped | None:
+    def counted(self: Alike, run: Sequence[Stamped], at: int, *into: Any) -> int:
         nonlocal taken
-        left = original(self, first, more, stamps_ns, texts)
-        taken += len(texts)
-        return left
+        now = original(self, run, at, *into)
+        taken += now
+        return now
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Alike, "take_run", counted)
