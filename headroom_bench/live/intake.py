@@ -31,6 +31,9 @@ CHECK_EVERY_BYTES = 2**16
 LARGEST_SEARCHED_BYTES = 2**22
 """So much of a packed body is unpacked as it comes to search it for its end, and no more: that
 takes 10 ms at the most, in which nobody else's bytes are stamped."""
+MEMBER_BYTES = 1024
+"""As so many counts each of a body's gzip members: to begin one is work, however little it holds.
+"""
 
 OPEN_BODY_GRACE_S = 0.25
 """How long a body may stay open after its stream said `[DONE]`, or an error, before we hang up."""
@@ -215,7 +218,8 @@ class Intake:
                 self._searched_bytes += len(piece)
                 if not self.exchange.end_ns:
                     self._look_for_end(piece)
-                if self._searched_bytes > LARGEST_SEARCHED_BYTES:
+                members_bytes = unpacker.members * MEMBER_BYTES
+                if self._searched_bytes + members_bytes > LARGEST_SEARCHED_BYTES:
                     return
         except PackingError:
             self.finish("marker")

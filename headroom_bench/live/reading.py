@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
-from headroom_bench.live.alike import TABLES, Alike
+from headroom_bench.live.alike import TABLES, Alike, Stamped
 from headroom_bench.live.exchange import Exchange
-from headroom_bench.live.sse import Stamped, StreamEvent, stream_events
+from headroom_bench.live.sse import StreamEvent, stream_events
 from headroom_bench.live.told import told_count
 from headroom_bench.live.unpacking import PackingError, unpacked
 from headroom_bench.redaction import shortened
@@ -100,25 +100,28 @@ def read_stream(exchange: Exchange) -> Iterator[Reading]:
 def _read_events(reading: Reading, pieces: Iterable[Stamped]) -> Iterator[Reading]:
     alike = Alike()
 
-    def take(run: Sequence[Stamped], at: int) -> int:
+    def take(first: Stamped, more: Iterator[Stamped]) -> Stamped | None:
         if reading.done_mark:
-            return 0
+            return first
         texts: list[str] = []
-        taken = alike.take_run(run, at, reading.stamps_ns, texts)
-        reading.events += taken
-        reading.channels += [alike.channel] * taken
-        reading.token_counts += [None] * taken
-        if alike.channel == "content":
-            reading.content += texts
-        return taken
+        left = alike.take_run(first, more, reading.stamps_ns, texts)
+        if texts:
+            reading.events += len(texts)
+            reading.channels += [alike.channel] * len(texts)
+            reading.token_counts += [None] * len(texts)
+            if alike.channel == "content":
+                reading.content += texts
+        return left
 
-    for told in stream_events(pieces, take):
-        if told is not None and not reading.done_mark:
-            _read_told(reading, told, alike)
-        elif told is not None:
-            _read_late(reading, told.data)
-        yield reading
-    _catch_up(reading, alike)
+    try:
+        for told in stream_events(pieces, take):
+            if told is not None and not reading.done_mark:
+                _read_told(reading, told, alike)
+            elif told is not None:
+                _read_late(reading, told.data)
+            yield reading
+    finally:  # also where its packing breaks off
+        _catch_up(reading, alike)
 
 
 def _is_stream(exchange: Exchange) -> bool:

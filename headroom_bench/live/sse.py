@@ -6,13 +6,10 @@ skipped; several `data` lines make one event. An event's stamp is that of the pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 _BOM = b"\xef\xbb\xbf"
-_RUN = 100
-"""Pieces looked at together: less than 0.1 ms of work, where each is an event that is known."""
 _QUIET = 200
 """Pieces and lines without an event after which the reader may give way: some 0.1 ms of work."""
 _QUIET_BYTES = 2**11
@@ -68,51 +65,48 @@ class _Lines:
         return [rest] if rest else []
 
 
-Stamped = tuple[int, bytes]
-"""When a piece of a body arrived, and the piece."""
-Take = Callable[[Sequence[Stamped], int], int]
+Take = Callable[[tuple[int, bytes], Iterator[tuple[int, bytes]]], tuple[int, bytes] | None]
 
 
-def _take_none(_: Sequence[Stamped], __: int) -> int:
-    return 0
+def _take_none(first: tuple[int, bytes], _: Iterator[tuple[int, bytes]]) -> tuple[int, bytes]:
+    return first
 
 
 def stream_events(
-    pieces: Iterable[Stamped], take: Take = _take_none
+    pieces: Iterable[tuple[int, bytes]], take: Take = _take_none
 ) -> Iterator[StreamEvent | None]:
     """The events of a body, given as pieces with the stamps of their arrival; None now and then
     where much comes without an event, so that the reader can give way to others.
 
-    `take` is given some pieces, and the place of one with which an event may begin. It reads as
-    many from there on as are whole events that it knows, and says how many. An event that the
-    body's end cut off before its blank line counts too: what matters is what the server said, and a
-    cut JSON text is told apart when it is parsed.
+    `take` is given each piece with which an event may begin, and those after it. It reads as many
+    of them as are whole events that it knows, and gives back the first that is not; None where it
+    has read enough for now, or all. An event that the body's end cut off before its blank line
+    counts too: what matters is what the server said, and a cut JSON text is told apart when it is
+    parsed.
     """
     lines, event = _Lines(), _Pending()
     stamp_ns = quiet = 0
     between = True
-    coming = iter(pieces)
-    while run := list(islice(coming, _RUN)):
-        at = 0
-        while at < len(run):
-            if between and (taken := take(run, at)):
-                at, quiet = at + taken, 0
-                yield None
-                continue
-            stamp_ns, piece = run[at]
-            at, quiet = at + 1, quiet + 1 + len(piece) // _QUIET_BYTES
-            for line in lines.feed(piece):
-                quiet += 1
-                if ready := event.add(line):
-                    quiet = 0
-                    yield StreamEvent(stamp_ns, *ready)
-                elif quiet > _QUIET:
-                    quiet = 0
-                    yield None
-            if quiet > _QUIET:
+    pieces = iter(pieces)
+    for piece_read in pieces:
+        stamped = take(piece_read, pieces) if between else piece_read
+        quiet += 1
+        if stamped is None or quiet > _QUIET:
+            quiet = 0
+            yield None
+        if stamped is None:
+            continue
+        stamp_ns, piece = stamped
+        quiet += len(piece) // _QUIET_BYTES
+        for line in lines.feed(piece):
+            quiet += 1
+            if ready := event.add(line):
+                quiet = 0
+                yield StreamEvent(stamp_ns, *ready)
+            elif quiet > _QUIET:
                 quiet = 0
                 yield None
-            between = lines.at_start and event.empty
+        between = lines.at_start and event.empty
     for line in [*lines.finish(), b""]:
         if ready := event.add(line):
             yield StreamEvent(stamp_ns, *ready)

@@ -46,8 +46,8 @@ class Unpacker:
         self._stream: zlib._Decompress | None = None
         """Of this member: gzip may have several (RFC 1952 §2.2). None before its head is there."""
         self._left = LARGEST_UNPACKED_BYTES
-        self._ended = False
-        """A member is whole."""
+        self.members = 0
+        """Those that are whole."""
         self._over = False
         """What came after one is none, and nothing to anybody."""
         self._holds = False
@@ -86,20 +86,21 @@ class Unpacker:
         """Begins a member once its head is there; gives back what it is to be fed with."""
         if self._over:
             return b""
-        if self._ended and not self._head:
+        if self.members and not self._head:
             packed = packed.lstrip(b"\0")  # members may be padded, as on tapes
         self._head += packed
         if len(self._head) < len(_GZIP_HEAD):
             return b""
         head, self._head = self._head, b""
-        self._over = self._ended and not head.startswith(_GZIP_HEAD)
+        self._over = self.members > 0 and not head.startswith(_GZIP_HEAD)
         if self._over:
             return b""
         self._stream = zlib.decompressobj(self._wbits(head))
         return head
 
     def _end_member(self) -> None:
-        self._stream, self._ended = None, True
+        self._stream = None
+        self.members += 1
         self._empty += not self._holds
         self._holds = False
         if self._empty > _MOST_EMPTY:

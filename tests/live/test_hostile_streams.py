@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_server import DONE, delta, event, finish
 
 from headroom_bench.live import unpacking
 from headroom_bench.live.exchange import Exchange
+from headroom_bench.live.intake import Held, Intake, any_byte
 from headroom_bench.live.reading import Reading, read_stream
+from headroom_bench.live.timeouts import Timeouts
 
 
 def exchange(pieces: Sequence[bytes], **headers: str) -> Exchange:
@@ -109,3 +112,81 @@ def test_padding_is_not_kept() -> None:
     for packed in (gzip.compress(b"x"), *[b"\0" * 2**14] * 1000):
         list(unpacker.feed(packed))
     assert len(unpacker._head) < 2
+
+
+def packed_events(events: Sequence[bytes]) -> list[bytes]:
+    """Each packed and flushed by itself, as a proxy does it; and what ends the body."""
+    packer = zlib.compressobj(wbits=31)
+    each = [packer.compress(one) + packer.flush(zlib.Z_SYNC_FLUSH) for one in events]
+    return [*each, packer.flush()]
+
+
+TOLD = [
+    event({**delta(content=" w"), "usage": {"completion_tokens": 2 * n}}) for n in range(1, 251)
+]
+
+
+def test_a_packing_that_breaks_off_loses_nothing_before_it() -> None:
+    """Neither texts, of which many are read at one go, nor the latest count."""
+    pieces = packed_events(TOLD)
+    reading, _ = read([*pieces[:-1], b"\xff" * 20], **{"content-encoding": "gzip"})
+    assert len(reading.stamps_ns) == 250
+    assert reading.token_counts[-1] == 500
+    assert reading.usage == {"completion_tokens": 500}
+    assert "no gzip" in str(reading.nonsense)
+
+
+def test_a_wrong_checksum_after_the_end_harms_nobody() -> None:
+    *pieces, tail = packed_events([*TOLD, event(finish()), DONE])
+    reading, _ = read([*pieces, tail[:-8] + b"\0" * 8], **{"content-encoding": "gzip"})
+    assert (len(reading.stamps_ns), reading.done_mark, reading.nonsense) == (250, True, None)
+
+
+def test_unpacking_gives_way() -> None:
+    """Between two steps no more is unpacked than can be read in a millisecond or two."""
+    bomb = zlib.compress(b":\n" * 2**22)
+    at_once = []
+    original = unpacking.Unpacker.feed
+    with pytest.MonkeyPatch.context() as patch:
+
+        def feed(self: unpacking.Unpacker, packed: bytes) -> Iterator[bytes]:
+            for piece in original(self, packed):
+                at_once[-1] += len(piece)
+                yield piece
+
+        patch.setattr(unpacking.Unpacker, "feed", feed)
+        steps = read_stream(exchange([bomb], **{"content-encoding": "deflate"}))
+        at_once.append(0)
+        for _ in steps:
+            at_once.append(0)
+    assert sum(at_once) == 2**23
+    assert max(at_once) <= unpacking.UNPACKED_AT_ONCE_BYTES
+
+
+def test_empty_members_are_bounded_wherever_they_stand() -> None:
+    unpacker = unpacking.Unpacker("gzip")
+    body = gzip.compress(b"x") + gzip.compress(b"") * 2_000
+    with pytest.raises(unpacking.PackingError, match="more than 1,000 empty members"):
+        list(unpacker.feed(body))
+
+
+async def test_tiny_members_are_not_searched_without_end() -> None:
+    """Each is a byte, and twenty packed: some microseconds to begin it, in the event loop."""
+    found = exchange([], **{"content-encoding": "gzip"})
+    intake = Intake(found, lambda: None, Timeouts(), None, any_byte, Held())
+    begun = 0
+    original = unpacking.Unpacker._begun
+    with pytest.MonkeyPatch.context() as patch:
+
+        def counted(self: unpacking.Unpacker, packed: bytes) -> bytes:
+            nonlocal begun
+            begun += 1
+            return original(self, packed)
+
+        patch.setattr(unpacking.Unpacker, "_begun", counted)
+        for _ in range(20):
+            body = gzip.compress(b"x") * 1_000
+            intake.take_raw(len(body))
+            intake.on_body(body)
+    intake.finish("interrupted")
+    assert begun <= 5_000

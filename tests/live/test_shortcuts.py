@@ -21,12 +21,11 @@ from raw_server import DONE, END, chunk, delta, event, finish, raw_server, usage
 from test_reading_pieces import STREAMS, body_of, cut
 
 from headroom_bench.live import wire as wire_module
-from headroom_bench.live.alike import Alike
+from headroom_bench.live.alike import LONGEST_RUN, Alike, Stamped
 from headroom_bench.live.clock import monotonic_ns
 from headroom_bench.live.exchange import Exchange, Origin
 from headroom_bench.live.intake import _END_MARK, Held, Intake, any_byte
 from headroom_bench.live.reading import Reading, failure, read_stream
-from headroom_bench.live.sse import Stamped
 from headroom_bench.live.timeouts import Timeouts
 from headroom_bench.live.wire import Wire, _Connection, _HttpIntake
 
@@ -43,7 +42,7 @@ def read(pieces: Sequence[bytes]) -> Reading:
 def read_plainly(pieces: Sequence[bytes]) -> Reading:
     """Every event parsed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alike, "take_run", lambda *_: 0)
+        patch.setattr(Alike, "take_run", lambda self, first, *more: first)
         return read(pieces)
 
 
@@ -58,11 +57,13 @@ def shortcuts_taken(pieces: Sequence[bytes]) -> int:
     taken = 0
     original = Alike.take_run
 
-    def counted(self: Alike, run: Sequence[Stamped], at: int, *into: Any) -> int:
+    def counted(
+        self: Alike, first: Stamped, more: Iterator[Stamped], stamps_ns: list[int], texts: list[str]
+    ) -> Stamped | None:
         nonlocal taken
-        now = original(self, run, at, *into)
-        taken += now
-        return now
+        left = original(self, first, more, stamps_ns, texts)
+        taken += len(texts)
+        return left
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Alike, "take_run", counted)
@@ -290,6 +291,44 @@ def test_a_text_with_line_ends_of_its_own_is_no_whole_event() -> None:
     assert read([*events, cut_up]).nonsense is not None
 
 
+def test_a_field_after_the_text_is_no_part_of_it() -> None:
+    events = [event(delta(content="a")), event(delta(content="b", note="c"))]
+    assert read(events).text == read_plainly(events).text == "ab"
+
+
+def test_a_text_whose_end_is_not_its_own_is_no_pattern() -> None:
+    """What follows is the visible text, of which the pattern would see its numbers alone."""
+    says = [{"reasoning": "a"}] + [{"reasoning": "b", "content": n} for n in ("", "7", "42")]
+    events = [*(event(delta(**each)) for each in says), event(finish())]
+    assert read(events).text == read_plainly(events).text == "742"
+    assert said(read(events)) == said(read_plainly(events))
+
+
+def test_an_event_that_is_no_pattern_changes_none() -> None:
+    """Else the usage of the last text before an event without any is lost."""
+    odd = event(delta(role="x", content="c", z=1))
+    events = [counted(1, "a"), counted(2, "b"), odd, counted(4, "d"), event(delta(content='"'))]
+    assert said(read(events)) == said(read_plainly(events))
+    assert read(events).usage == {"prompt_tokens": 5, "completion_tokens": 4}
+
+
+@pytest.mark.parametrize("after", [delta(content="\n"), delta(role="assistant")])
+def test_counts_of_a_text_read_by_likeness_outlast_it(after: dict[str, Any]) -> None:
+    events = [*(counted(n + 1, f"a{n}") for n in range(5)), event(after), event(finish())]
+    assert read(events).usage == {"prompt_tokens": 5, "completion_tokens": 5}
+
+
+def test_more_events_than_are_read_at_one_go() -> None:
+    """None is lost between two goes, and others get their turn between them."""
+    events = [event(delta(content=f" w{n}")) for n in range(3 * LONGEST_RUN + 7)]
+    exchange = Exchange(status=200, headers={"content-type": "text/event-stream"})
+    exchange.pieces, exchange.stamps_ns = events, list(range(1, len(events) + 1))
+    *turns, reading = read_stream(exchange)
+    assert reading.stamps_ns == exchange.stamps_ns
+    assert reading.text == "".join(f" w{n}" for n in range(len(events)))
+    assert len(turns) >= 5
+
+
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\x01"])
 def test_broken_letters_are_no_broken_answer(bad: bytes) -> None:
     """Tokens came, whatever they spell; and both ways of reading agree on it."""
@@ -402,6 +441,22 @@ async def test_a_whole_chunk_does_not_go_through_the_parser() -> None:
     connection.data_received(b"5\r\nhello\r\n")
     assert intake.exchange.pieces == [b"hi", b"hello"]
     intake.finish("interrupted")
+
+
+LOOKS_WHOLE = [
+    [b"2\r\nhi\r\n1", b"5\r\nhello\r\n", b"x" * 14 + b"\r\n"],  # the size of it began before
+    [b"2\r\nhi\r\n", b"5\r\nhelloxx", b"y\r\n"],  # as long as one, and broken
+    [b"2\r\nhi\r\n", b"6\r\nhello\r\n", b"x\r\n"],  # of another size than it says
+]
+
+
+@pytest.mark.parametrize("reads", LOOKS_WHOLE)
+async def test_what_only_looks_like_a_whole_chunk_is_parsed(reads: list[bytes]) -> None:
+    parts = [HEAD + reads[0], *reads[1:], b"0\r\n\r\n"]
+    plain, plain_open = await received(parts, shortcut=False)
+    quick, quick_open = await received(parts, shortcut=True)
+    assert made_of(quick) == made_of(plain)
+    assert quick_open == plain_open
 
 
 @pytest.mark.parametrize("why", [None, ConnectionResetError("gone")])
