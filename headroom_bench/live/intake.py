@@ -30,7 +30,7 @@ CHECK_EVERY_BYTES = 2**16
 
 LARGEST_SEARCHED_BYTES = 2**22
 """So much of a packed body is unpacked as it comes to search it for its end, and no more: that
-takes 10 ms at the most, in which nobody else's bytes are stamped."""
+takes some 10 ms at the most, in which nobody else's bytes are stamped."""
 MEMBER_BYTES = 1024
 """As so many counts each of a body's gzip members: to begin one is work, however little it holds.
 """
