@@ -187,12 +187,25 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     return urlunsplit(parts._replace(netloc=place)), (unquote(user), unquote(password))
 
 
+def _check_port(url: str) -> None:
+    """Raises `UserError` for a port that can be none. {port} is filled in later."""
+    try:
+        usable = urlsplit(url.replace("{port}", "1")).port != 0
+    except ValueError:  # whose text shows what may be a key
+        usable = False
+    if not usable:
+        raise UserError("the URL has no valid port; write http://HOST:PORT")
+
+
 def read_target(table: Table, checks: Mapping[str, Check] = NO_CHECKS) -> Target:
     """The target that a table describes."""
     embedded = table.flag("embedded_mock", False)
+    if embedded and table.raw("url") is not None:
+        raise table.error("url", "is not for embedded_mock, which is started at a place of its own")
     headers, body = table.table("headers"), table.table("body")
     named = table.text("url", "http://127.0.0.1:{port}" if embedded else ...)
     url, login = table.told("url", lambda: split_login(named))
+    table.told("url", lambda: _check_port(url))
     proxy = table.text("proxy", None)
     sent = _texts(headers) if headers else {}
     if login:

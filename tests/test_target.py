@@ -90,6 +90,7 @@ def test_a_url_is_a_target() -> None:
             ("port = 0", "port = 99999"),
             "t.toml:11: start.port: 99999 is out of range; it must be 0",
         ),
+        ((':{port}"', ':99999"'), "t.toml:1: url: the URL has no valid"),
         (("[start]", "[begin]"), "t.toml:9: begin: is not a field here"),
     ],
 )
@@ -108,6 +109,12 @@ def test_a_port_that_nobody_fills() -> None:
 
 def test_the_embedded_mock_needs_no_url() -> None:
     assert read("embedded_mock = true").url == "http://127.0.0.1:{port}"
+
+
+def test_the_embedded_mock_stands_where_it_was_started() -> None:
+    """Elsewhere nobody would answer, and the run wait for it."""
+    with pytest.raises(UserError, match=r"t\.toml:2: url: is not for embedded_mock"):
+        read('embedded_mock = true\nurl = "http://127.0.0.1:1"')
 
 
 def test_the_embedded_mock_is_a_whole_box_in_llama_cpps_dialect() -> None:
