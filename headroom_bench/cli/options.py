@@ -65,7 +65,9 @@ PromptsOption = Annotated[
 ]
 Out = Annotated[Path, typer.Option("--out", help="Where run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-Model = Annotated[str | None, typer.Option("--model", help="The model's name at the server.")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="The model: the catalogue's name, and the server's.")
+]
 Dialect = Annotated[str | None, typer.Option("--dialect", help="How the server speaks.")]
 ApiKeyEnv = Annotated[
     str | None,
@@ -73,7 +75,7 @@ ApiKeyEnv = Annotated[
 ]
 ServedModel = Annotated[
     str | None,
-    typer.Option("--served-model", help="The model's name at the server, where not --model."),
+    typer.Option("--served-model", help="What the server calls the model, where not as --model."),
 ]
 Header = Annotated[
     list[str] | None,
