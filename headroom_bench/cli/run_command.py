@@ -176,6 +176,7 @@ def _show(outcome: RunOutcome, notes: Console, as_json: bool) -> int:
     if outcome.exit_code == EXIT_TARGET:
         say("headroom-bench: no request succeeded")
     if outcome.exit_code == EXIT_INTERRUPTED:
-        resume = f"headroom-bench run --resume {shlex.quote(str(outcome.folder))}"
-        say(f"headroom-bench: interrupted; what was measured is saved; to go on: {resume}")
+        resume = f"to go on: headroom-bench run --resume {shlex.quote(str(outcome.folder))}"
+        more = resume if outcome.left else "nothing was left to ask"
+        say(f"headroom-bench: interrupted; what was measured is saved; {more}")
     return outcome.exit_code

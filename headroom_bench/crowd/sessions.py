@@ -119,7 +119,7 @@ def _session(line: str, where: str) -> Session:
     try:
         parsed = json.loads(line)
     except (ValueError, RecursionError) as why:
-        told = getattr(why, "msg", str(why))
+        told = getattr(why, "msg", "too deep, or a number of too many digits")
         raise UserError(f"{where}: not JSON ({told}); one session a line") from None
     messages = _listed(parsed, where)
     said = [_said(message, f"{where}: message {n}") for n, message in enumerate(messages, 1)]

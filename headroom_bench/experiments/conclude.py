@@ -36,6 +36,8 @@ class RunOutcome:
     folder: Path
     summary: dict[str, Any]
     exit_code: int
+    left: bool = True
+    """Whether going on would ask anything more, where it was interrupted."""
 
 
 def conclude(state: RunState) -> RunOutcome:
@@ -88,7 +90,8 @@ def conclude(state: RunState) -> RunOutcome:
     summary["notes"] = too_few(state.options.crowd, summary, _ended_by_s(state), window.warmup_s)
     folder.write_json("summary.json", summary)
     folder.write_manifest(manifest(state, status))
-    return RunOutcome(folder.path, redacted(summary), _exit_code(state))
+    left = state.options.leaves(measured.ended_s, len(records))
+    return RunOutcome(folder.path, redacted(summary), _exit_code(state), left)
 
 
 def _ended_by_s(state: RunState) -> float | None:

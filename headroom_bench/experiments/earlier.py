@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headroom_bench.crowd.conversation import Conversation
 from headroom_bench.crowd.crowd import Crowd, User
 from headroom_bench.errors import UserError
+from headroom_bench.experiments.harness import Harness
 from headroom_bench.experiments.journal_watch import EarlierJournal
 from headroom_bench.experiments.run_options import RunOptions
 from headroom_bench.live.probe import TargetFacts
@@ -51,15 +52,15 @@ class Earlier:
     """Where the run's clock stood at its end, life seconds."""
     first_talks: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """The number of the first conversation of (persona, user) that had not ended."""
+    harness: Harness = field(default_factory=Harness)
+    """What the client saw of itself."""
     facts: TargetFacts | None = None
     """What the server had told of itself."""
     resumptions: list[Resumption] = field(default_factory=list)
 
     def left(self, options: RunOptions) -> bool:
         """Whether there is anything left to ask."""
-        if options.duration_s is not None and self.ended_s >= options.duration_s:
-            return False
-        return options.max_requests is None or len(self.records) < options.max_requests
+        return options.leaves(self.ended_s, len(self.records))
 
     def notes(self) -> list[str]:
         """What the reader has to know of a run that was taken up."""
@@ -89,7 +90,11 @@ class Earlier:
 
 
 def unfinished_talks(records: Iterable[RequestRecord], crowd: Crowd) -> set[Talk]:
-    """The conversations of which something is recorded, but not their end."""
+    """The conversations of which something is recorded, but not their end.
+
+    Raises:
+        UserError: a record is of none that the crowd can have had.
+    """
     talks: dict[Talk, list[RequestRecord]] = {}
     for record in records:
         talks.setdefault(talk_of(record), []).append(record)

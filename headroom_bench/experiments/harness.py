@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headroom_bench.live.lag import HarnessHealth
+from headroom_bench.plain import from_plain
 from headroom_bench.records import RequestRecord
 from headroom_bench.results.statistics import busy_seconds, spread
 from headroom_bench.units import counted
@@ -30,6 +31,18 @@ class Harness:
     connections_opened: int | None = None
     in_flight_peak: int | None = None
     transport: str = "httptools"
+
+
+def harness_told(row: Any, where: str) -> Harness:
+    """What `harness_figures` made figures of, but for those that are of records. Raises `UserError`
+    where it is not what that writes; `where` is named."""
+    told = from_plain(dict[str, Any], row, where)
+    lag_ms = told.get("writer_lag_max_ms")
+    found = from_plain(Harness, {**told, "health": None, "writer_lag_max_s": lag_ms}, where)
+    found.health = from_plain(HarnessHealth, told, where)
+    if found.writer_lag_max_s is not None:
+        found.writer_lag_max_s /= 1e3
+    return found
 
 
 def harness_figures(

@@ -17,12 +17,14 @@ from headroom_bench.experiments.earlier import (
     first_talks,
     unfinished_talks,
 )
+from headroom_bench.experiments.harness import Harness, harness_told
 from headroom_bench.experiments.journal_watch import EarlierJournal
 from headroom_bench.experiments.run_options import RunOptions, options_of
 from headroom_bench.live.probe import TargetFacts
 from headroom_bench.plain import from_plain
 from headroom_bench.results.reading import read_manifest
 from headroom_bench.results.resumption import (
+    REQUESTS,
     all_set_aside,
     latest_s,
     mend,
@@ -49,6 +51,7 @@ def take_up(
     Raises:
         UserError: no run, one that is complete or still goes on, or one against another target.
     """
+    _check_files(path)
     manifest = read_manifest(path)
     options = _options(path, manifest, headers, prompts_of, source)
     folder = RunFolder(path, str(manifest.get("run_id", path.name)).rpartition("/")[0])
@@ -70,6 +73,7 @@ def repeats_in(
     Raises:
         UserError: as `take_up` does.
     """
+    _check_files(path)
     manifest = read_manifest(path)
     times = manifest.get("repeats")
     if times is None:
@@ -80,6 +84,13 @@ def repeats_in(
     if not 1 <= many <= MOST_REPEATS:
         raise UserError(f"{where}: {many} is not what a run writes there")
     return options, RunFolder(path), many
+
+
+def _check_files(path: Path) -> None:
+    """Raises `UserError` for what no run writes: a pipe would keep us waiting for ever."""
+    for each in path.iterdir() if path.is_dir() else ():
+        if not each.is_file() and (each.suffix or not each.is_dir()):
+            raise UserError(f"{each} is no file, which a run would have written there")
 
 
 def _options(
@@ -106,6 +117,7 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
     found = mend(folder)
     records = without_twins(folder, found)
     facts, where = manifest.get("target_facts"), folder.path / "manifest.json"
+    harness = manifest.get("harness")
     told = manifest.get("resumptions", [])
     resumptions = from_plain(list[Resumption], told, f"{where}: resumptions")
     former_s = resumptions[-1].clock_s if resumptions else 0.0
@@ -118,9 +130,15 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
         records,
         journal=EarlierJournal.of(folder.path),
         ended_s=ended_s,
+        harness=Harness() if harness is None else harness_told(harness, f"{where}: harness"),
         facts=None if facts is None else from_plain(TargetFacts, facts, f"{where}: target_facts"),
     )
-    unfinished = unfinished_talks(records, options.crowd) if earlier.left(options) else set()
+    left = earlier.left(options)
+    try:
+        unfinished = unfinished_talks(records, options.crowd) if left else set()
+        first = first_talks(records, unfinished)
+    except UserError as why:
+        raise UserError(f"{folder.path / REQUESTS}: {why}; it was changed") from None
     kept = set_aside(folder, records, unfinished)
     aside = all_set_aside(folder, kept)
     status = manifest.get("status")
@@ -137,6 +155,6 @@ def _what_is_there(folder: RunFolder, options: RunOptions, manifest: dict[str, A
         earlier,
         records=kept,
         aside=aside,
-        first_talks=first_talks(records, unfinished),
-        resumptions=[*resumptions, resumption],
+        first_talks=first,
+        resumptions=[*resumptions, resumption] if left or resumption.twice else resumptions,
     )

@@ -98,6 +98,7 @@ def _run(state: RunState) -> RunOutcome:
     for record in earlier.records:
         state.measured.take_over(record)
     state.measured.ended_s = earlier.ended_s
+    state.measured.harness = earlier.harness
     state.facts = earlier.facts  # until it is asked anew
     folder.write_manifest(manifest(state, "running"))
     try:
@@ -109,7 +110,8 @@ def _run(state: RunState) -> RunOutcome:
         try:
             folder.write_manifest(manifest(state, "failed", str(why)))
         except UserError as unwritten:  # the disk is full, most likely: `why` says so
-            state.say(str(unwritten))
+            if folder.path.exists():  # else `why` says that too
+                state.say(str(unwritten))
         raise
     finally:
         _scrub_log(folder.path / "server.log", state.say)
@@ -182,7 +184,7 @@ def _give_up(state: RunState, server: ManagedServer | None) -> None:
     if server is not None:
         server.kill()
     state.folder.write_manifest(manifest(state, "interrupted"))
-    state.say(f"ended at once; to go on: headroom-bench run --resume {state.folder.path}")
+    state.say(f"ended at once; to go on: headroom-bench run --resume {state.folder.whole}")
 
 
 async def _ask_for_slip(state: RunState, access: Access) -> None:

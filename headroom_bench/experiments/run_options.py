@@ -42,6 +42,12 @@ class RunOptions:
     prompts_from: str = "distinct"
     """As `--prompts` named it, a file by its whole path."""
 
+    def leaves(self, ended_s: float, requests: int) -> bool:
+        """Whether there is anything left to ask after so many life seconds and requests."""
+        if self.duration_s is not None and ended_s >= self.duration_s:
+            return False
+        return self.max_requests is None or requests < self.max_requests
+
 
 _PLAIN = (
     "duration_s", "max_requests", "warmup_s", "journal", "max_rps", "force_lengths", "thinking",
@@ -91,8 +97,8 @@ def options_of(
             must not hold is not given.
     """
     where = f"{folder / 'manifest.json'}: config"
-    told = config.get("crowd")
-    if not isinstance(told, dict) or "groups" not in told or "drain_s" not in config:
+    told = from_plain(dict[str, Any], config.get("crowd"), f"{where}.crowd")
+    if "groups" not in told or "drain_s" not in config:
         raise UserError(f"{where}: an older version wrote it; it cannot be taken up")
     hints = get_type_hints(RunOptions)
     read: dict[str, Any] = {
@@ -100,7 +106,10 @@ def options_of(
     }
     _check(read, where)
     prompts = prompts_of(read["prompts_from"])
-    if _digest(prompts) != config.get("prompts_digest"):
+    digest = config.get("prompts_digest")
+    if digest is not None:
+        from_plain(str, digest, f"{where}.prompts_digest")
+    if _digest(prompts) != digest:
         raise UserError(f"{read['prompts_from']} holds other sessions than when the run began")
     crowd = from_plain(Crowd, told, f"{where}.crowd").with_prompts(prompts)
     target = _target_of(config.get("target"), headers, f"{where}.target")

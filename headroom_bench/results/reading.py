@@ -18,6 +18,8 @@ _decode = msgspec.json.Decoder().decode
 
 Record = TypeVar("Record", RequestRecord, JournalRecord, JournalSample)
 _MOST_DIGITS = 18
+_MOST_SHOWN_DIGITS = 1000
+"""Python refuses to read some thousands."""
 _LONG_NUMBER = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
 
 
@@ -36,7 +38,9 @@ def read_manifest(run: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises `UserError` where it is none."""
     try:
-        read = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_refused)
+        read = json.loads(
+            path.read_bytes(), parse_float=_finite, parse_int=_int, parse_constant=_refused
+        )
     except (OSError, ValueError, RecursionError) as why:
         raise UserError(f"{path} cannot be read: {why}") from None
     if not isinstance(read, dict):
@@ -74,6 +78,12 @@ def _finite(text: str) -> float:
     if math.isinf(value):
         raise ValueError("a number that is too large")
     return value
+
+
+def _int(text: str) -> int:
+    if len(text) > _MOST_SHOWN_DIGITS:
+        raise ValueError("a number of too many digits")
+    return int(text)
 
 
 def _whole(text: str) -> float:

@@ -45,6 +45,8 @@ class RunFolder:
         """`within`: the run id of the run that this is a repeat of."""
         self.path = path
         self.run_id = f"{within}/{path.name}" if within else path.name
+        self.whole = path.parent if within else path
+        """What is resumed: the series that this is a repeat of, or this itself."""
         self._lock: int | None = None
 
     def lock(self) -> None:
@@ -221,8 +223,8 @@ class RecordWriter:
     def _write(self, entry: _Entry) -> None:
         if self._failure is not None:  # after half a line another one would make both unreadable
             raise self._failure
-        if not self._folder.exists():  # removed or moved: what is written is lost, or not there
-            raise FileNotFoundError(errno.ENOENT, f"{self._folder} is gone")
+        if not self._folder.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         self._requests.write(entry.line)
         self._requests.flush()
         self._tokens.write(entry.times)
@@ -254,6 +256,8 @@ class RecordWriter:
         return failure
 
     def _unwritable(self, why: OSError) -> UserError:
+        if not self._folder.exists():  # removed or moved: what was written is lost, or not there
+            return UserError(f"{self._folder} is gone: nothing more can be written there")
         told = f"{self._folder}: results cannot be written: {why.strerror}"
         return UserError(f"{told}; what stands there is kept, --resume goes on with it")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_server import DONE, END, HEAD, Step, chunk, delta, event, finish, raw_server, usage
+from raw_server import DONE, END, HANG, HEAD, Step, chunk, delta, event, finish, raw_server, usage
 from record_makers import failed
 from record_makers import record as made
 from run_tools import Ran, Running, headroom
@@ -198,6 +199,35 @@ def test_the_mock_and_its_journal_are_taken_up(tmp_path: Path) -> None:
     assert set(ids(run)) == set(ids(run, "predicted.jsonl"))
 
 
+async def test_what_was_cut_off_after_its_time_is_not_asked_again(tmp_path: Path) -> None:
+    """Nobody has time left: going on is concluding, and what was measured stays as it was."""
+    plain = ("--users", "2", "--prompt-tokens", "20", "--output-tokens", "2", "--think", "20ms")
+    async with raw_server(*ANSWER) as server:
+        words = ("run", server.url, *plain, "--duration", "3s")
+        running = await Running.start(*words, out=tmp_path)
+        run = await running.until_rows(6)
+        server.script = [HEAD, WORD, HANG]
+        while b"the time is up" not in (line := await running.process.stderr.readline()):
+            assert line, "it ended before"
+        running.process.send_signal(signal.SIGINT)
+        ended = await running.ended()
+        asked = len(server.requests)
+        ran = await resuming(run, "--json")
+    assert ended.code == 4
+    assert "nothing was left to ask" in ended.err
+    assert "--resume" not in ended.err
+    before = json.loads((run / "manifest.json").read_text())
+    assert ran.code == 0, ran.err
+    assert len(server.requests) == asked
+    summary = json.loads(ran.out)
+    assert summary["status"] == before["status"] == "complete"
+    assert not any("taken up" in warning for warning in summary["warnings"])
+    assert not before["resumptions"]
+    assert summary["harness"]["lag_p99_ms"] > 0
+    assert summary["harness"]["writer_lag_max_ms"] > 0
+    assert summary["harness"]["connections_opened"] == 2
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 
@@ -258,6 +288,12 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
         (("config", "time_scale"), 0.0, "manifest.json: config.time_scale: 0 is not what"),
         (("config", "timeouts", "silence_s"), -1.0, ": config.timeouts.silence_s: -1 is not what"),
         (("config", "crowd", "groups", 0, "count"), 10**12, "1,000,000,000,000 people; there may"),
+        (("config", "crowd"), [1], "manifest.json: config.crowd: [1] is not what"),
+        (("config", "prompts_digest"), [1], "manifest.json: config.prompts_digest: [1] is not"),
+        (("config", "seed"), 10**4000, "manifest.json cannot be read: a number of too many digits"),
+        (("harness",), 3, "manifest.json: harness: 3 is not what"),
+        (("harness", "lag_p99_ms"), "x", "manifest.json: harness.lag_p99_ms: 'x' is not what"),
+        (("harness", "writer_lag_max_ms"), "x", "manifest.json: harness.writer_lag_max_s: 'x'"),
         (("resumptions",), "x", "manifest.json: resumptions: 'x' is not what"),
         (("resumptions",), [{"clock_s": "x"}], "manifest.json: resumptions[0]: at is missing"),
         (("repeats",), -3, "manifest.json: repeats: -3 is not what"),
@@ -291,7 +327,12 @@ def damage(run: Path, change: Callable[[list[str]], list[str]]) -> None:
         (r'"user":[^,]*', '"user":"x"', "record 1: user: Expected"),
         (r'"turn":[^,]*', f'"turn":{"9" * 99}', "record 1: turn: Expected"),
         (r'"started_at_s":[^,]*', '"started_at_s":NaN', "record 1: started_at_s: Expected"),
-        (r'"conversation_id":"[^"]*', '"conversation_id":"x', "the conversation 'x'"),
+        (
+            r'"conversation_id":"[^"]*',
+            '"conversation_id":"x',
+            "requests.jsonl: a record is of the conversation 'x'",
+        ),
+        (r'"user":[^,]*', '"user":999', "requests.jsonl: a record is of probe-999, who is not in"),
         (r'"end_s":[^,]*', '"end_s":1e18', "ends at 1e+18 s: no run lasts so long"),
     ],
 )
@@ -322,6 +363,23 @@ def test_a_record_that_stands_twice_is_counted_once(complete: Path, tmp_path: Pa
     summary = json.loads(ran.out)
     assert summary["requests"] == 2
     assert any("1 records stood twice" in line for line in summary["warnings"])
+
+
+@pytest.mark.parametrize("name", ["requests.jsonl", "tokens.bin", "manifest.json", "server.log"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_a_folder_in_a_files_place(
+    name: str,
+    make: Callable[[Path], None],
+    complete: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A pipe would be read until somebody writes into it."""
+    run = as_if(complete, tmp_path)
+    (run / name).unlink()
+    make(run / name)
+    assert run_app(["run", "--resume", str(run)]) == 2
+    assert f"{run / name} is no file, which a run would have" in capsys.readouterr().err
 
 
 def test_a_manifest_of_an_older_version(complete: Path, tmp_path: Path) -> None:
@@ -367,6 +425,18 @@ async def test_two_signals_end_it_at_once_and_say_how_to_go_on(crowd: str, tmp_p
     assert ran.code == 4, ran.err
     assert f"headroom-bench run --resume {run}" in ran.err
     assert read_manifest(run)["status"] == "interrupted"
+
+
+async def test_two_signals_in_a_repeat_say_how_the_series_goes_on(tmp_path: Path) -> None:
+    plain = ("--users", "2", "--prompt-tokens", "20", "--output-tokens", "2", "--duration", "60s")
+    async with raw_server(*ANSWER) as server:
+        running = await Running.start("run", server.url, *plain, "--repeat", "2", out=tmp_path)
+        await running.until_rows(6)
+        running.process.send_signal(signal.SIGINT)
+        running.process.send_signal(signal.SIGTERM)
+        ran = await running.ended(within_s=20)
+    assert ran.code == 4, ran.err
+    assert ran.err.rstrip().endswith(f"headroom-bench run --resume {ran.run}")
 
 
 async def test_another_model_is_another_target(crowd: str, tmp_path: Path) -> None:

@@ -263,7 +263,8 @@ async def test_a_folder_that_goes_away_ends_the_run(tmp_path: Path) -> None:
         run.rename(tmp_path / "elsewhere")
         ran = await running.ended(within_s=30)
     assert ran.code == 2, ran.err
-    assert f"{run} is gone" in ran.err
+    assert ran.err.splitlines()[-1].endswith(f"{run} is gone: nothing more can be written there")
+    assert "--resume" not in ran.err
 
 
 async def test_an_address_with_a_zone_is_reached(tmp_path: Path) -> None:
