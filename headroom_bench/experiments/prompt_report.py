@@ -53,11 +53,12 @@ def prompts_row(crowd: Crowd, vocabulary: Vocabulary | None, new: NewText) -> di
     """The `prompts` object of summary.json.
 
     lengths: exact (by the server's tokenizer), counted (by its usage, of a few texts before the
-    run), estimated, or recorded; counted and estimated ones are corrected by its usage as the run
-    goes on. as_prose: kinds of text that could not be written with exact lengths.
+    run), estimated, or recorded; None where nothing was written. Counted and estimated ones are
+    corrected by its usage as the run goes on. as_prose: kinds of text that could not be written
+    with exact lengths.
     """
     prompts = crowd.prompts
-    row = prompts_head(crowd, _LENGTHS[vocabulary.sizes if vocabulary else "guessed"])
+    row = prompts_head(crowd, _LENGTHS[vocabulary.sizes] if vocabulary else None)
     if not prompts.filler:
         return row
     row["as_prose"] = sorted(crowd.kinds() - set(vocabulary.phrases)) if vocabulary else []
@@ -66,7 +67,7 @@ def prompts_row(crowd: Crowd, vocabulary: Vocabulary | None, new: NewText) -> di
     return row
 
 
-def prompts_head(crowd: Crowd, lengths: str) -> dict[str, Any]:
+def prompts_head(crowd: Crowd, lengths: str | None) -> dict[str, Any]:
     """What a simulation tells of its prompts too. `lengths`: how well those of filler are known."""
     prompts = crowd.prompts
     row: dict[str, Any] = {"kind": prompts.kind, "filler": prompts.filler}

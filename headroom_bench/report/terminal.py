@@ -252,6 +252,8 @@ def _print_prompts(prompts: Figures | None, console: Console) -> None:
     if not prompts["filler"]:
         sessions = counted(prompts["sessions"], "recorded session")
         told = f"{sessions}; lengths are theirs, not the crowd's"
+    elif prompts["lengths"] is None:
+        told = f"{prompts['kind']} filler"
     else:
         told = f"{prompts['kind']} filler, lengths {prompts['lengths']}"
         if prompts["lengths"] == "counted":

@@ -226,6 +226,7 @@ async def test_what_was_cut_off_after_its_time_is_not_asked_again(tmp_path: Path
     assert summary["harness"]["lag_p99_ms"] > 0
     assert summary["harness"]["writer_lag_max_ms"] > 0
     assert summary["harness"]["connections_opened"] == 2
+    assert summary["prompts"]["lengths"] is None, "nobody wrote any now"
 
 
 # --- refusals -----------------------------------------------------------------------------------
