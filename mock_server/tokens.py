@@ -1,7 +1,8 @@
 """The mock's own tokenizer: deterministic, reversible, and additive on plain prose.
 
 A short word with the blank before it is one token, as in today's vocabularies, so that a text of n
-words and full stops has n tokens, however it is cut.
+words and full stops has n tokens, however it is cut. An indent is one more, as it is in theirs:
+SmolLM2 counts Python's lines 1.0 to 1.2 times as long as we guess them, this one 1.0 to 1.3 times.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _PIECE = re.compile(
     r"| ?[A-Za-z]{1,10}"  # a longer word is cut after every tenth letter
     r"| ?[0-9]{1,3}"
     r"| ?[!-/:-@\[-`{-~]"  # one mark of punctuation
+    r"| +(?= )"  # an indent, but for the blank before its first word
     r"|[^\x00-\x7f]+"  # a token for each byte
     r"|[\x00-\x7f]"  # line ends, blanks
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,13 @@ def test_ids_stay_bounded() -> None:
 def test_words_are_single_tokens() -> None:
     assert all(split(word) == [word.encode()] for word in WORDS)
     assert len(set(WORDS)) == len(WORDS)
+
+
+@pytest.mark.parametrize("blanks", range(1, 9))
+def test_an_indent_is_one_token(blanks: int) -> None:
+    indent = " " * blanks
+    pieces = ["x", "\n", *([indent[:-1]] if blanks > 1 else []), " time"]
+    assert split(f"x\n{indent}time") == [piece.encode() for piece in pieces]
 
 
 @given(st.integers(1, 400), st.text(max_size=20))
