@@ -41,14 +41,16 @@ def test_who_waits_for_a_slot_is_not_told_that_it_is_the_network(
     predicted = {row["request_id"]: row for row in ran.rows("predicted.jsonl")}
     late = [row for row in ran.rows("requests.jsonl") if row["concurrent_at_start"] > 2]
     assert len(late) >= 8
-    for row in late:
-        queued_s = predicted[row["request_id"]]["server_queue_s"]
+    # Which of two that ask together comes first may differ between the worlds, not how long each
+    # place in the queue waits.
+    queued_s = sorted(predicted[row["request_id"]]["server_queue_s"] for row in late)
+    for row, waited_s in zip(sorted(late, key=lambda row: row["ttft_s"]), queued_s, strict=True):
         if journal:
-            assert row["server_queue_s"] == pytest.approx(queued_s, rel=0.5)  # a busy machine's
+            assert row["server_queue_s"] == pytest.approx(waited_s, rel=0.5)  # a busy machine's
             assert row["server_queue_s"] > 0.7 * (row["ttft_s"] - row["server_prefill_s"])
         else:
             assert row["server_queue_s"] is None
-            assert row["ttft_s"] > queued_s > 10 * row["network_s"]
+            assert row["ttft_s"] > waited_s > 10 * row["network_s"]
     for row in ran.rows("turns.jsonl"):
         assert row["cause"] != "network"
         assert (row["queue_s"] is None) == (not journal)
